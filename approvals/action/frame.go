@@ -11,7 +11,7 @@ type Limits struct {
 	Depth int // of nesting; default 32
 }
 
-// DefaultLimits are the sizes of design and documentation.
+// DefaultLimits are the documented sizes.
 var DefaultLimits = Limits{Bytes: 4 << 20, Depth: 32}
 
 // Kind says what a frame is.

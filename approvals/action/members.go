@@ -1,0 +1,161 @@
+package action
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// The functions below read and change values that [Parse] or [Check] accepted.
+// Of an object that was never checked they see the first member of a name.
+
+// Member returns the value of an object's member by its exact name, as it stands
+// in the bytes. False when obj is not an object or has no such member.
+func Member(obj json.RawMessage, name string) (json.RawMessage, bool) {
+	for m := range walk(obj) {
+		if m.name == name {
+			return m.value, true
+		}
+	}
+	return nil, false
+}
+
+// Members lists the names of an object in the order they stand; nil when obj is
+// not an object.
+func Members(obj json.RawMessage) []string {
+	var out []string
+	for m := range walk(obj) {
+		out = append(out, m.name)
+	}
+	return out
+}
+
+// Text decodes a JSON string. False when raw is not one, or holds invalid UTF-8
+// or a lone surrogate.
+func Text(raw json.RawMessage) (string, bool) {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) < 2 || raw[0] != '"' {
+		return "", false
+	}
+	out, err := jsontext.AppendUnquote(nil, []byte(raw))
+	if err != nil {
+		return "", false
+	}
+	return string(out), true
+}
+
+// SetMember returns a copy of obj in which the member has the given value, which
+// must be JSON: in the old one's place, or at the end. All other bytes stay. An
+// obj that is empty or not an object gives an object with this one member.
+func SetMember(obj json.RawMessage, name string, value json.RawMessage) json.RawMessage {
+	members := 0
+	closing := -1
+	for m := range walk(obj) {
+		if m.name == name {
+			return splice(obj, m.start, m.end, value)
+		}
+		members++
+	}
+	obj = bytes.TrimSpace(obj)
+	if len(obj) >= 2 && obj[0] == '{' {
+		closing = len(obj) - 1
+	} else {
+		obj, closing = json.RawMessage("{}"), 1
+	}
+	var add []byte
+	if members > 0 {
+		add = append(add, ',')
+	}
+	add, err := jsontext.AppendQuote(add, name)
+	if err != nil {
+		return bytes.Clone(obj) // a name that is not UTF-8 is no member
+	}
+	add = append(append(add, ':'), value...)
+	return splice(obj, closing, closing, add)
+}
+
+// DropMember returns a copy of obj without the member, or obj itself when it has
+// none. All other bytes stay, but for one comma and the blanks around the member.
+func DropMember(obj json.RawMessage, name string) json.RawMessage {
+	all := 0
+	var found *member
+	prevEnd, nextName := 0, 0
+	lastEnd := 0
+	for m := range walk(obj) {
+		all++
+		switch {
+		case found != nil && nextName == 0:
+			nextName = m.nameStart
+		case found == nil && m.name == name:
+			found, prevEnd = &m, lastEnd
+		}
+		lastEnd = m.end
+	}
+	switch {
+	case found == nil:
+		return obj
+	case nextName > 0:
+		return splice(obj, found.nameStart, nextName, nil)
+	case prevEnd > 0:
+		return splice(obj, prevEnd, found.end, nil)
+	}
+	return splice(obj, found.nameStart, found.end, nil)
+}
+
+func splice(b []byte, from, to int, mid []byte) json.RawMessage {
+	out := make([]byte, 0, len(b)-(to-from)+len(mid))
+	out = append(out, b[:from]...)
+	out = append(out, mid...)
+	return append(out, b[to:]...)
+}
+
+type member struct {
+	name                  string
+	value                 json.RawMessage
+	nameStart, start, end int
+}
+
+// walk yields the members of an object; it stops where the bytes stop being one.
+func walk(obj json.RawMessage) func(yield func(member) bool) {
+	return func(yield func(member) bool) {
+		dec := jsontext.NewDecoder(bytes.NewBuffer(obj), jsontext.AllowDuplicateNames(true))
+		if dec.PeekKind() != '{' {
+			return
+		}
+		if _, err := dec.ReadToken(); err != nil {
+			return
+		}
+		for dec.PeekKind() == '"' {
+			raw, err := dec.ReadValue()
+			if err != nil {
+				return
+			}
+			var m member
+			m.nameStart = int(dec.InputOffset()) - len(raw)
+			m.name, _ = unquote(raw)
+			v, err := dec.ReadValue()
+			if err != nil {
+				return
+			}
+			m.end = int(dec.InputOffset())
+			m.start = m.end - len(v)
+			m.value = obj[m.start:m.end:m.end]
+			if !yield(m) {
+				return
+			}
+		}
+	}
+}
+
+// Canonical is the form in which two writings of the same value are equal:
+// RFC 8785's order of members, strings and blanks, but number literals stay as
+// they were written, so none is refused or rounded: 1.0 and 1 differ, and so do
+// 9007199254740993 and 9007199254740992.
+func Canonical(raw json.RawMessage) ([]byte, error) {
+	v := jsontext.Value(bytes.Clone(raw))
+	if err := v.Canonicalize(jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false)); err != nil {
+		return nil, &Malformed{Code: CodeParse, Reason: "no canonical form: not one JSON value with distinct names"}
+	}
+	return v, nil
+}
