@@ -84,6 +84,12 @@ type Trouble struct {
 	Final   bool      `json:"final"`  // not tried again
 	Tries   int       `json:"tries"`
 	At      time.Time `json:"at"`
+	// Rev is the record's version that could not be shown: a final failure
+	// holds for that version only.
+	Rev uint64 `json:"rev,omitempty"`
+	// Next is the earliest moment of the next try. It is kept so that a restart
+	// does not forget the schedule.
+	Next time.Time `json:"next,omitzero"`
 }
 
 // Mark is what a notifier writes beside the record. It moves no Rev.
