@@ -3,6 +3,7 @@ package action
 import (
 	"bytes"
 	"encoding/json"
+	"iter"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -21,14 +22,40 @@ func Member(obj json.RawMessage, name string) (json.RawMessage, bool) {
 	return nil, false
 }
 
-// Members lists the names of an object in the order they stand; nil when obj is
-// not an object.
-func Members(obj json.RawMessage) []string {
-	var out []string
-	for m := range walk(obj) {
-		out = append(out, m.name)
+// Fields yields the members of an object, names decoded and values as they
+// stand; nothing when obj is not an object.
+func Fields(obj json.RawMessage) iter.Seq2[string, json.RawMessage] {
+	return func(yield func(string, json.RawMessage) bool) {
+		for m := range walk(obj) {
+			if !yield(m.name, m.value) {
+				return
+			}
+		}
 	}
-	return out
+}
+
+// Items yields the elements of an array as they stand; nothing when arr is not
+// an array.
+func Items(arr json.RawMessage) iter.Seq[json.RawMessage] {
+	return func(yield func(json.RawMessage) bool) {
+		dec := jsontext.NewDecoder(bytes.NewBuffer(arr), jsontext.AllowDuplicateNames(true))
+		if dec.PeekKind() != '[' {
+			return
+		}
+		if _, err := dec.ReadToken(); err != nil {
+			return
+		}
+		for dec.PeekKind() != ']' {
+			v, err := dec.ReadValue()
+			if err != nil {
+				return
+			}
+			end := int(dec.InputOffset())
+			if !yield(arr[end-len(v) : end : end]) {
+				return
+			}
+		}
+	}
 }
 
 // Text decodes a JSON string. False when raw is not one, or holds invalid UTF-8
@@ -117,7 +144,7 @@ type member struct {
 }
 
 // walk yields the members of an object; it stops where the bytes stop being one.
-func walk(obj json.RawMessage) func(yield func(member) bool) {
+func walk(obj json.RawMessage) iter.Seq[member] {
 	return func(yield func(member) bool) {
 		dec := jsontext.NewDecoder(bytes.NewBuffer(obj), jsontext.AllowDuplicateNames(true))
 		if dec.PeekKind() != '{' {

@@ -1,0 +1,234 @@
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/countersign-mcp/countersign/approvals"
+	"github.com/countersign-mcp/countersign/approvals/action"
+)
+
+// DefaultRoute is the route of a reviewed tool that names none.
+const DefaultRoute = "default"
+
+// Set is one policy. Make it with Parse.
+type Set struct {
+	version int
+	id      string
+	digest  action.Digest
+	tiers   map[string]Effect
+	denied  []entry // every entry that denies
+	tools   []entry // the others, most literal characters first
+	routes  map[string]approvals.Route
+	roles   map[string][]string // role → actors and groups
+	keys    []string            // redact.keys
+	warns   []string
+}
+
+// entry is one line of the table of tools.
+type entry struct {
+	pattern pattern
+	deny    bool
+	tier    string // empty in version 1
+	route   string
+	title   string
+	mask    []string
+	args    []argRule
+	line    int
+}
+
+// Bind ties the policy to the configured upstreams; call it once, before the
+// first use. The names of a version-1 policy mean the only upstream's tools: with
+// none or several it does not bind.
+func (s *Set) Bind(upstreams []string) error {
+	if s.version == 1 {
+		if len(upstreams) != 1 {
+			return fmt.Errorf("a policy of version 1 names tools without their upstream, so it needs exactly one; %d are configured", len(upstreams))
+		}
+		for i := range s.denied {
+			s.denied[i].pattern.server = upstreams[0]
+		}
+		for i := range s.tools {
+			s.tools[i].pattern.server = upstreams[0]
+		}
+		return nil
+	}
+	for _, e := range slices.Concat(s.denied, s.tools) {
+		if !slices.ContainsFunc(upstreams, e.pattern.coversServer) {
+			s.warns = append(s.warns, fmt.Sprintf("line %d: no upstream is called as in %s", e.line, e.pattern.text))
+		}
+	}
+	return nil
+}
+
+// Warnings are what is allowed but probably not meant, for whoever checks a
+// policy.
+func (s *Set) Warnings() []string { return slices.Clone(s.warns) }
+
+// Version is 1 or 2.
+func (s *Set) Version() int { return s.version }
+
+// ID is the file's policy_id, a label for people.
+func (s *Set) ID() string { return s.id }
+
+// Digest identifies the policy by the exact bytes of its file.
+func (s *Set) Digest() action.Digest { return s.digest }
+
+// Reviews tells whether any call could need a person's yes.
+func (s *Set) Reviews() bool {
+	return slices.ContainsFunc(s.tools, func(e entry) bool { return s.effect(e) == Review })
+}
+
+// Routes lists all routes by name.
+func (s *Set) Routes() []approvals.Route {
+	out := make([]approvals.Route, 0, len(s.routes))
+	for _, name := range slices.Sorted(maps.Keys(s.routes)) {
+		out = append(out, s.routes[name])
+	}
+	return out
+}
+
+// Roles is the union of an actor's own roles (from its token) and those that the
+// policy gives to the actor or to one of the groups ("group:ops") of the person
+// behind it; sorted.
+func (s *Set) Roles(own []string, actor string, groups []string) []string {
+	set := map[string]bool{}
+	for _, r := range own {
+		set[r] = true
+	}
+	for role, members := range s.roles {
+		for _, m := range members {
+			if m == actor || slices.Contains(groups, m) {
+				set[role] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(set))
+}
+
+// Rules says how a call of the tool is shown.
+func (s *Set) Rules(server, tool string) Display {
+	d := Display{Keys: slices.Clone(s.keys)}
+	if e, ok := s.find(server, tool); ok {
+		d.Title, d.Pointers = e.title, slices.Clone(e.mask)
+	}
+	return d
+}
+
+// find is the entry that decides on a tool, where none denies it.
+func (s *Set) find(server, tool string) (entry, bool) {
+	for _, e := range s.tools {
+		if e.pattern.covers(server, tool) {
+			return e, true
+		}
+	}
+	return entry{}, false
+}
+
+func (s *Set) effect(e entry) Effect {
+	if e.tier == "" {
+		return Allow // version 1: listed is allowed
+	}
+	return s.tiers[e.tier]
+}
+
+// Judge decides on a call. It never fails: what can't be judged is denied.
+func (s *Set) Judge(f Facts) Verdict {
+	if s == nil {
+		return Verdict{Reasons: []Reason{{ID: Unlisted, Text: "no policy is loaded"}}}
+	}
+	c := f.Call
+	v := Verdict{Policy: s.digest}
+	if !validServer(c.Server) || !validTool(c.Tool) {
+		v.Reasons = []Reason{{ID: Unlisted, Text: "the tool's name is not one that a policy can list"}}
+		return v
+	}
+	for _, e := range s.denied {
+		if e.pattern.covers(c.Server, c.Tool) {
+			v.Reasons = append(v.Reasons, Reason{ID: "tool:" + e.pattern.text, Text: "the policy denies this tool"})
+		}
+	}
+	if len(v.Reasons) > 0 {
+		return v
+	}
+	e, ok := s.find(c.Server, c.Tool)
+	if !ok {
+		v.Reasons = []Reason{{ID: Unlisted, Text: "the policy does not list this tool"}}
+		return v
+	}
+	v.Tier = e.tier
+	v.Reasons = append(s.byTier(e), judgeArgs(e.args, c.Args)...)
+	v.Effect = Allow
+	for _, r := range v.Reasons {
+		v.Effect = min(v.Effect, r.Effect)
+	}
+	slices.SortStableFunc(v.Reasons, func(a, b Reason) int { return int(a.Effect) - int(b.Effect) })
+	if v.Effect == Review {
+		v.Routes = []approvals.Route{s.routes[e.route]}
+	}
+	return v
+}
+
+// byTier is the reason that the entry itself gives.
+func (s *Set) byTier(e entry) []Reason {
+	if e.tier == "" {
+		return []Reason{{ID: "tool:" + e.pattern.text, Effect: Allow, Text: "the policy allows this tool"}}
+	}
+	r := Reason{ID: "tier:" + e.tier, Effect: s.effect(e)}
+	switch r.Effect {
+	case Allow:
+		r.Text = e.tier + " tools are allowed"
+	case Review:
+		r.Text = e.tier + " tools need a person's yes"
+	default:
+		r.Text = e.tier + " tools are denied"
+	}
+	return []Reason{r}
+}
+
+// Shows tells whether a tool may be listed: some call of it can run or be asked
+// for. It shares no step with Judge but the comparison of one pattern.
+func (s *Set) Shows(server, tool string) bool {
+	if s == nil || !validServer(server) || !validTool(tool) {
+		return false
+	}
+	shown, literals := false, -1
+	for _, list := range [][]entry{s.tools, s.denied} {
+		for _, e := range list {
+			switch {
+			case !e.pattern.covers(server, tool):
+			case e.deny:
+				return false
+			case e.pattern.literals > literals:
+				literals = e.pattern.literals
+				shown = e.tier == "" || s.tiers[e.tier] != Deny
+			}
+		}
+	}
+	return shown
+}
+
+// judgeArgs runs every rule on the arguments. Only denials are reasons.
+func judgeArgs(rules []argRule, args json.RawMessage) []Reason {
+	values := map[string]json.RawMessage{}
+	if len(args) > 0 {
+		if args[0] != '{' {
+			return []Reason{{ID: "args:", Text: "the arguments are not an object"}}
+		}
+		for name, v := range action.Fields(args) {
+			values[name] = v
+		}
+	}
+	var out []Reason
+	for _, r := range rules {
+		for _, check := range r.checks {
+			if why := check.judge(values[r.name]); why != "" {
+				out = append(out, Reason{ID: "args:" + r.pointer, Text: r.name + ": " + why})
+				break
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,54 @@
+package policy
+
+import "go.yaml.in/yaml/v3"
+
+// version1 reads the first form: two lists of names and rules on string
+// arguments. Listed under allow and not under deny is allowed; all else is
+// denied. An argument with a rule must be there and be a string.
+func (l *loader) version1(root *yaml.Node) *Set {
+	s := &Set{version: 1}
+	rules := map[string][]argRule{}
+	name := func(n *yaml.Node, text string) pattern {
+		if !validTool(text) {
+			l.fail(n, "%q is not a tool's name", text)
+		}
+		return pattern{text: text, tool: text, literals: len(text)}
+	}
+	entries := func(n *yaml.Node, what string, deny bool) []entry {
+		var out []entry
+		for i, text := range l.list(n, what) {
+			e := entry{pattern: name(n.Content[min(i, len(n.Content)-1)], text), deny: deny, line: n.Line}
+			out = append(out, e)
+		}
+		return out
+	}
+	l.keys(root, "a policy of version 1", map[string]func(*yaml.Node){
+		"version": func(*yaml.Node) {},
+		"allow":   func(n *yaml.Node) { s.tools = entries(n, "allow", false) },
+		"deny":    func(n *yaml.Node) { s.denied = entries(n, "deny", true) },
+		"arg_rules": func(n *yaml.Node) {
+			l.mapping(n, "arg_rules", func(k, v *yaml.Node) {
+				name(k, k.Value)
+				l.mapping(v, "the rules of "+k.Value, func(arg, bounds *yaml.Node) {
+					rules[k.Value] = append(rules[k.Value], newArgRule(arg.Value, l.bounds1(bounds, arg.Value)))
+				})
+			})
+		},
+	})
+	for i := range s.tools {
+		s.tools[i].args = rules[s.tools[i].pattern.text]
+	}
+	return s
+}
+
+func (l *loader) bounds1(n *yaml.Node, arg string) length {
+	c := length{most: -1, strict: true}
+	l.keys(n, "the rule of "+arg, map[string]func(*yaml.Node){
+		"min_len": func(n *yaml.Node) { c.least = l.whole(n, "min_len", 0) },
+		"max_len": func(n *yaml.Node) { c.most = l.whole(n, "max_len", 0) },
+	})
+	if c.most >= 0 && c.most < c.least {
+		l.fail(n, "no string is at least %d and at most %d characters long", c.least, c.most)
+	}
+	return c
+}
