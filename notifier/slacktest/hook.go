@@ -63,7 +63,7 @@ func (s *Slack) hookAt(url string) *hook {
 }
 
 // newHook makes a response URL for a click. Needs mu.
-func (s *Slack) newHook(user, channel, ts) *hook {
+func (s *Slack) newHook(user, channel, ts string) *hook {
 	path := "/actions/" + s.TeamID + "/" + s.id("") + "/" + randomHex(12)
 	h := &hook{url: s.srv.URL + path, user: user, channel: channel, ts: ts, born: s.now()}
 	s.hooks[path] = h
@@ -78,12 +78,13 @@ func (s *Slack) serveHook(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "invalid_payload", http.StatusBadRequest)
 		return
 	}
-	if !s.enter(w, r, "response_url", nil) {
-		return
-	}
-	status, answer := s.respond(r, body)
-	w.WriteHeader(status)
-	io.WriteString(w, answer)
+	s.attempt(w, r, "response_url", args{"url": s.srv.URL + r.URL.Path, "body": string(body)}, func() func() {
+		status, answer := s.respond(r, body)
+		return func() {
+			w.WriteHeader(status)
+			io.WriteString(w, answer)
+		}
+	})
 }
 
 func (s *Slack) respond(r *http.Request, body []byte) (int, string) {

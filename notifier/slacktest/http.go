@@ -99,53 +99,48 @@ func (s *Slack) serveAPI(w http.ResponseWriter, r *http.Request, name string) {
 	m, known := methods[name]
 	in, token, err := readArgs(r, known && m.json)
 	if err != nil {
-		s.write(w, 200, failure(refuse(err.Error())))
+		s.write(w, http.StatusOK, failure(refuse(err.Error())))
 		return
 	}
-	f, ok := s.begin(w, r, name, in)
-	if !ok {
-		return
-	}
-	if !f.Commit && f.ends() {
-		s.fail(w, f)
-		return
-	}
-	answer, status, header := s.run(name, m, known, token, in)
-	if f.Commit {
-		s.hold(r, f)
-		if f.ends() {
-			s.fail(w, f)
-			return
+	s.attempt(w, r, name, in, func() func() {
+		answer, status, header := s.run(name, m, known, token, in)
+		return func() {
+			for k, v := range header {
+				w.Header().Set(k, v)
+			}
+			s.write(w, status, answer)
 		}
-	}
-	for k, v := range header {
-		w.Header().Set(k, v)
-	}
-	s.write(w, status, answer)
+	})
 }
 
-// begin notes the call, takes its fault, and waits if the fault holds it
-// before the commit. It reports false when the caller is gone.
-func (s *Slack) begin(w http.ResponseWriter, r *http.Request, name string, in args) (Fault, bool) {
+// attempt notes the call, takes its fault and plays it around act, which
+// carries the call out and returns what writes the answer.
+func (s *Slack) attempt(w http.ResponseWriter, r *http.Request, name string, in args, act func() func()) {
 	s.mu.Lock()
 	s.calls = append(s.calls, Call{Method: name, Args: in, At: s.now()})
 	f := s.fault(name)
 	s.cond.Broadcast()
 	s.mu.Unlock()
-	if !f.Commit && !s.hold(r, f) {
-		return f, false
+	if !f.Commit {
+		if !s.hold(r, f) {
+			panic(http.ErrAbortHandler)
+		}
+		if f.ends() {
+			s.fail(w, f)
+			return
+		}
 	}
-	return f, true
-}
-
-// enter is begin for what has no commit of its own to order the fault by.
-func (s *Slack) enter(w http.ResponseWriter, r *http.Request, name string, in args) bool {
-	f, ok := s.begin(w, r, name, in)
-	if ok && f.ends() {
-		s.fail(w, f)
-		return false
+	answer := act()
+	if f.Commit {
+		if !s.hold(r, f) {
+			panic(http.ErrAbortHandler)
+		}
+		if f.ends() {
+			s.fail(w, f)
+			return
+		}
 	}
-	return ok
+	answer()
 }
 
 // hold waits for the fault's release and reports whether anyone still listens.
