@@ -1,0 +1,215 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"time"
+
+	"github.com/countersign-mcp/countersign/approvals"
+	"github.com/countersign-mcp/countersign/approvals/keys"
+)
+
+// Decider takes votes. Decide returns the ticket also with an
+// [approvals.Conflict] when the record exists; it must be safe to repeat with
+// the same Vote.Nonce.
+type Decider interface {
+	Decide(ctx context.Context, v approvals.Vote) (approvals.Ticket, error)
+	Ticket(ctx context.Context, id string) (approvals.Ticket, error)
+}
+
+// Adopter is told of a message that the record doesn't know of.
+type Adopter interface {
+	Mark(ctx context.Context, id string, m approvals.Mark) error
+}
+
+// Links resolves a link's token; an unknown, used or expired one is
+// [approvals.NotFound].
+type Links interface {
+	Link(ctx context.Context, token string) (id, person string, err error)
+}
+
+// Directory says who somebody is, now. Memberships are no older than
+// [approvals.MembershipAge].
+type Directory interface {
+	// Person finds the one person behind a Slack user. It returns "" and no
+	// error for somebody who is nobody of ours, a Conflict for a guest, a bot, a
+	// deactivated account or somebody of another workspace, and any other error
+	// when it could not find out.
+	Person(ctx context.Context, user, team, enterprise string) (person string, m approvals.Memberships, err error)
+	// Memberships looks up the Slack groups of a person who did not come
+	// through Slack.
+	Memberships(ctx context.Context, person string) (approvals.Memberships, error)
+}
+
+// Replier tells somebody something that only they see. The text is plain; the
+// replier escapes it.
+type Replier interface {
+	Ephemeral(ctx context.Context, responseURL, text string) error
+}
+
+// Desk is what the operators' API needs beside votes.
+type Desk interface {
+	Decider
+	List(ctx context.Context, states []approvals.State, max int) ([]approvals.Ticket, error)
+	End(ctx context.Context, id string, to approvals.State, cause, by, why string) (approvals.Ticket, error)
+	Resolve(ctx context.Context, id string, ran bool, by, note string) (approvals.Ticket, error)
+}
+
+// Slack is the interactions endpoint. A nil *Slack does not mount it.
+type Slack struct {
+	SigningSecrets []string // any of them verifies; at least one
+	// The app that posts our cards, as auth.test and bots.info told. While AppID
+	// is empty, and TeamID and EnterpriseID both are, clicks are answered 503.
+	AppID        func() string
+	TeamID       func() string
+	EnterpriseID func() string // may be nil; set for an app installed in a whole organisation
+}
+
+// Inbound is the verifier of one callback source.
+type Inbound struct {
+	Scheme  string   // "standard-webhooks"
+	Secrets []string // base64 of at least 24 bytes, with or without "whsec_"; any of them verifies
+}
+
+// Config is what New needs. Fields marked optional may be zero.
+type Config struct {
+	Decider   Decider
+	Adopter   Adopter   // optional
+	Links     Links     // nil: no link pages
+	Directory Directory // optional without Slack; then only static groups count
+	Replier   Replier   // needed with Slack
+	Ring      *keys.Ring
+	Roster    func() *approvals.Roster
+
+	Slack     *Slack             // nil: not mounted
+	Callbacks map[string]Inbound // by source
+
+	Desk   Desk           // nil: AdminHandler has no operators' API
+	Tokens func() *Tokens // the operators' tokens; read at every request
+	Health func(ctx context.Context) error
+	Ready  func(ctx context.Context) error
+	// Metrics is mounted at /metrics of the admin handler; optional.
+	Metrics http.Handler
+
+	PublicURL      string         // "https://approvals.acme.test"; empty: loopback only
+	AllowedHosts   []string       // Host values beside PublicURL's, e.g. what an inner proxy sends
+	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed; empty: nobody's
+
+	Now func() time.Time // optional
+	Log *slog.Logger
+	// Observe counts requests by route and outcome, for metrics; both come from
+	// closed sets. Optional.
+	Observe func(route, outcome string)
+}
+
+// Server holds the handlers. It is safe for concurrent use.
+type Server struct {
+	cfg       Config
+	log       *slog.Logger
+	now       func() time.Time
+	origin    string // of PublicURL
+	hosts     map[string]bool
+	slack     *slackVerifier
+	callbacks map[string]*standardVerifier
+	replies   *replies
+	ipLimit   *limiter
+	linkLimit *limiter
+}
+
+var sourceName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
+
+// New checks the configuration; an endpoint that could not verify anything is an
+// error, never an open door.
+func New(cfg Config) (*Server, error) {
+	s := &Server{cfg: cfg, log: cfg.Log, now: cfg.Now, hosts: map[string]bool{}, callbacks: map[string]*standardVerifier{}}
+	switch {
+	case cfg.Decider == nil:
+		return nil, errors.New("webhook: no Decider")
+	case cfg.Ring == nil:
+		return nil, errors.New("webhook: no key ring")
+	case cfg.Roster == nil:
+		return nil, errors.New("webhook: no roster of people")
+	case cfg.Log == nil:
+		return nil, errors.New("webhook: no logger")
+	}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	if s.cfg.Observe == nil {
+		s.cfg.Observe = func(string, string) {}
+	}
+	if err := s.setHosts(); err != nil {
+		return nil, err
+	}
+	if err := s.setSlack(); err != nil {
+		return nil, err
+	}
+	for name, in := range cfg.Callbacks {
+		if err := s.setCallback(name, in); err != nil {
+			return nil, err
+		}
+	}
+	s.replies = newReplies(cfg.Replier, s.log)
+	s.ipLimit = newLimiter(perIP, ipBurst, limiterKeys, s.now)
+	s.linkLimit = newLimiter(perLink, linkBurst, limiterKeys, s.now)
+	return s, nil
+}
+
+func (s *Server) setHosts() error {
+	for _, h := range s.cfg.AllowedHosts {
+		s.hosts[normalHost(h)] = true
+	}
+	if s.cfg.PublicURL == "" {
+		return nil
+	}
+	u, err := url.Parse(s.cfg.PublicURL)
+	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
+		return fmt.Errorf("webhook: public_url %q is not an http(s) URL", s.cfg.PublicURL)
+	}
+	if u.Scheme == "http" && !loopbackHost(u.Hostname()) {
+		return fmt.Errorf("webhook: public_url %q must be https", s.cfg.PublicURL)
+	}
+	s.origin = u.Scheme + "://" + originHost(u)
+	s.hosts[normalHost(u.Host)] = true
+	return nil
+}
+
+func (s *Server) setSlack() error {
+	c := s.cfg.Slack
+	if c == nil {
+		return nil
+	}
+	if c.AppID == nil || c.TeamID == nil {
+		return errors.New("webhook: Slack needs its app id and team id")
+	}
+	if s.cfg.Directory == nil || s.cfg.Replier == nil {
+		return errors.New("webhook: Slack needs a directory and a replier")
+	}
+	v, err := newSlackVerifier(c.SigningSecrets)
+	s.slack = v
+	return err
+}
+
+func (s *Server) setCallback(name string, in Inbound) error {
+	if !sourceName.MatchString(name) {
+		return fmt.Errorf("webhook: callback source %q: use a-z, 0-9, - and _", name)
+	}
+	if in.Scheme != SchemeStandard {
+		return fmt.Errorf("webhook: callback source %s: unknown scheme %q (known: %s)", name, in.Scheme, SchemeStandard)
+	}
+	v, err := newStandardVerifier(in.Secrets)
+	if err != nil {
+		return fmt.Errorf("webhook: callback source %s: %w", name, err)
+	}
+	s.callbacks[name] = v
+	return nil
+}
+
+// Close waits for replies that are on their way, at most until ctx ends.
+func (s *Server) Close(ctx context.Context) error { return s.replies.close(ctx) }
