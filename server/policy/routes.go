@@ -52,8 +52,12 @@ func (l *loader) route(k, v *yaml.Node) approvals.Route {
 	r := approvals.Route{Name: k.Value, Quorum: DefaultQuorum, Timeout: DefaultTimeout}
 	what := "the route " + k.Value
 	l.keys(v, what, map[string]func(*yaml.Node){
-		"approvers":       func(n *yaml.Node) { r.Approvers = l.named(n, "approvers", approver, "ana, group:ops or slack-group:S0ONCALL") },
-		"channels":        func(n *yaml.Node) { r.Channels = l.named(n, "channels", channel, "slack:C0OPS, ticket:jira or link:ana") },
+		"approvers": func(n *yaml.Node) {
+			r.Approvers = l.named(n, "approvers", approver, "ana, group:ops or slack-group:S0ONCALL")
+		},
+		"channels": func(n *yaml.Node) {
+			r.Channels = l.named(n, "channels", channel, "slack:C0OPS, ticket:jira or link:ana")
+		},
 		"quorum":          func(n *yaml.Node) { r.Quorum = l.whole(n, "quorum", 1) },
 		"timeout":         func(n *yaml.Node) { r.Timeout = l.duration(n, "timeout") },
 		"allow_requester": func(n *yaml.Node) { r.AllowRequester = l.flag(n, "allow_requester") },

@@ -15,10 +15,15 @@ func (l *loader) version1(root *yaml.Node) *Set {
 		return pattern{text: text, tool: text, literals: len(text)}
 	}
 	entries := func(n *yaml.Node, what string, deny bool) []entry {
+		if n.Kind != yaml.SequenceNode {
+			l.fail(n, "%s is a list", what)
+			return nil
+		}
 		var out []entry
-		for i, text := range l.list(n, what) {
-			e := entry{pattern: name(n.Content[min(i, len(n.Content)-1)], text), deny: deny, line: n.Line}
-			out = append(out, e)
+		for _, c := range n.Content {
+			if text := l.text(c, "an item of "+what); text != "" {
+				out = append(out, entry{pattern: name(c, text), deny: deny, line: c.Line})
+			}
 		}
 		return out
 	}

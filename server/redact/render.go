@@ -1,0 +1,242 @@
+package redact
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/countersign-mcp/countersign/approvals"
+	"github.com/countersign-mcp/countersign/approvals/action"
+)
+
+// MaxText is the most a view holds, in bytes. A request that needs more is not
+// shown at all, and the view says so.
+const MaxText = 1 << 20
+
+const maskedMark = "⟦masked⟧"
+
+// Render makes title and view of a call. digest makes the keyed digest of a
+// masked value, which then stands for it.
+//
+// The text is the arguments as a pretty-printed JSON object: members in the order
+// they were sent, numbers as they were written. Members of the request beside
+// the arguments, which are forwarded too, follow under headings of their own.
+// The title is the template with its fields filled in; without a template it is
+// the tool's name, and View.Summary has the first arguments.
+//
+// Render never fails: what can't be taken apart is not shown, and the view is
+// then marked as incomplete.
+func Render(c action.Call, r Rules, digest func([]byte) string) (title string, v approvals.View) {
+	d := &drawing{names: newNames(r.Keys), pointers: r.Pointers, digest: digest}
+	args := c.Args
+	if len(args) == 0 {
+		args = json.RawMessage("{}")
+	}
+	d.section("", "", args)
+	if c.Extra != nil {
+		d.section("\n\nOther members of the request:\n", "extra:", c.Extra)
+	}
+	if c.Meta != nil {
+		d.section("\n\nMetadata of the request:\n", "meta:", c.Meta)
+	}
+	if d.Len() > MaxText {
+		d.whole("longer than 1 MiB, so it can't be shown")
+	}
+	v = approvals.View{Text: d.String(), Masked: d.masked, Warnings: d.warnings(), Missing: d.missing}
+	if !d.readable {
+		args = json.RawMessage("{}")
+	}
+	if r.Title == "" {
+		v.Summary = d.summary(args)
+		return Visible(c.Tool), v
+	}
+	return d.title(r.Title, args), v
+}
+
+// drawing is one view in the making.
+type drawing struct {
+	ink
+	names    names
+	pointers []string
+	digest   func([]byte) string
+
+	base     string // of pointers outside the arguments: "extra:" or "meta:"
+	readable bool   // the arguments could be taken apart
+	masked   []approvals.Mask
+	missing  []string
+}
+
+// whole replaces everything drawn by one line that says why.
+func (d *drawing) whole(why string) {
+	d.Reset()
+	d.masked = nil
+	d.WriteString("⟦not shown: " + why + "⟧")
+	d.missing = []string{"the request is " + why}
+}
+
+func (d *drawing) section(heading, base string, raw json.RawMessage) {
+	d.WriteString(heading)
+	d.base = base
+	if err := action.Check(raw, action.Limits{Bytes: MaxText}); err != nil {
+		why := "it can't be taken apart"
+		if len(raw) > MaxText {
+			why = "it is longer than 1 MiB"
+		}
+		d.WriteString("⟦not shown: " + why + "⟧")
+		d.missing = append(d.missing, partName(base)+": "+why)
+		return
+	}
+	if base == "" {
+		d.readable = trim(raw)[0] == '{'
+	}
+	d.value(raw, "", 0)
+}
+
+func partName(base string) string {
+	switch base {
+	case "extra:":
+		return "other members of the request"
+	case "meta:":
+		return "metadata of the request"
+	}
+	return "the arguments"
+}
+
+func (d *drawing) value(raw json.RawMessage, at string, depth int) {
+	if d.Len() > MaxText {
+		return // Render tells that the whole is not shown
+	}
+	raw = trim(raw)
+	switch raw[0] {
+	case '{':
+		d.object(raw, at, depth)
+	case '[':
+		d.array(raw, at, depth)
+	case '"':
+		s, _ := action.Text(raw)
+		d.quoted(s)
+	default:
+		d.Write(raw) // a number as written, true, false, null
+	}
+}
+
+func (d *drawing) object(raw json.RawMessage, at string, depth int) {
+	hidden := d.pairs(raw)
+	first := true
+	for name, v := range action.Fields(raw) {
+		d.open(&first, '{', depth)
+		d.quoted(name)
+		d.WriteString(": ")
+		d.member(name, v, at+"/"+escapePointer(name), depth, hidden != "" && hidden == name)
+	}
+	d.close(first, "{}", '}', depth)
+}
+
+func (d *drawing) array(raw json.RawMessage, at string, depth int) {
+	first, i := true, 0
+	for v := range action.Items(raw) {
+		d.open(&first, '[', depth)
+		d.member("", v, at+"/"+strconv.Itoa(i), depth, false)
+		i++
+	}
+	d.close(first, "[]", ']', depth)
+}
+
+func (d *drawing) open(first *bool, bracket byte, depth int) {
+	if *first {
+		d.WriteByte(bracket)
+	} else {
+		d.WriteByte(',')
+	}
+	*first = false
+	d.line(depth + 1)
+}
+
+func (d *drawing) close(empty bool, both string, bracket byte, depth int) {
+	if empty {
+		d.WriteString(both)
+		return
+	}
+	d.line(depth)
+	d.WriteByte(bracket)
+}
+
+func (d *drawing) line(depth int) {
+	d.WriteByte('\n')
+	d.WriteString(strings.Repeat("  ", depth))
+}
+
+func (d *drawing) member(name string, v json.RawMessage, at string, depth int, hidden bool) {
+	if !hidden && !d.hides(name, v, at) {
+		d.value(v, at, depth+1)
+		return
+	}
+	m := approvals.Mask{Pointer: d.base + at, Type: typeOf(v), Len: len(v)}
+	if d.digest != nil {
+		form, err := action.Canonical(v)
+		if err != nil {
+			form = v
+		}
+		m.Digest = d.digest(form)
+	}
+	d.masked = append(d.masked, m)
+	fmt.Fprintf(d, "⟦masked %s, %s⟧", m.Type, plural(m.Len, "byte", "bytes"))
+}
+
+// hides tells whether a value is masked: by the policy's pointer, or by its name
+// unless it is true, false or null, which is nobody's secret.
+func (d *drawing) hides(name string, v json.RawMessage, at string) bool {
+	if d.base == "" && slices.Contains(d.pointers, at) {
+		return true
+	}
+	kind := typeOf(v)
+	return kind != "boolean" && kind != "null" && d.names.secret(name, kind == "number")
+}
+
+// pairs finds the member that holds a secret in an object that is a name and its
+// value: {"name": "Authorization", "value": "…"}.
+func (d *drawing) pairs(raw json.RawMessage) string {
+	secret, value := false, ""
+	for name, v := range action.Fields(raw) {
+		switch strings.ToLower(name) {
+		case "name", "key", "header", "field", "variable":
+			s, ok := action.Text(v)
+			secret = secret || ok && d.names.secret(s, false)
+		case "value", "val":
+			value = name
+		}
+	}
+	if !secret {
+		return ""
+	}
+	return value
+}
+
+func trim(raw json.RawMessage) json.RawMessage {
+	for len(raw) > 1 && (raw[0] == ' ' || raw[0] == '\t' || raw[0] == '\n' || raw[0] == '\r') {
+		raw = raw[1:]
+	}
+	return raw
+}
+
+func escapePointer(name string) string {
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+}
+
+func typeOf(raw json.RawMessage) string {
+	switch raw[0] {
+	case '"':
+		return "string"
+	case '{':
+		return "object"
+	case '[':
+		return "array"
+	case 't', 'f':
+		return "boolean"
+	case 'n':
+		return "null"
+	}
+	return "number"
+}

@@ -1,0 +1,139 @@
+package redact
+
+import (
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/countersign-mcp/countersign/approvals/action"
+)
+
+const (
+	absentMark   = "⟨none⟩"
+	titleValue   = 80 // runes of one value in a title
+	summaryValue = 40 // runes of one value in a summary
+	summaryArgs  = 3
+)
+
+// title fills the template's fields from the arguments.
+func (d *drawing) title(template string, args json.RawMessage) string {
+	var out strings.Builder
+	for template != "" {
+		before, rest, found := strings.Cut(template, "{")
+		out.WriteString(Visible(before))
+		if !found {
+			break
+		}
+		name, after, closed := strings.Cut(rest, "}")
+		if !closed {
+			out.WriteString(Visible("{" + rest))
+			break
+		}
+		template = after
+		v, ok := action.Member(args, name)
+		if !ok {
+			out.WriteString(absentMark)
+			continue
+		}
+		out.WriteString(d.short(name, v, titleValue))
+	}
+	return out.String()
+}
+
+// summary is the first arguments on one line.
+func (d *drawing) summary(args json.RawMessage) string {
+	var parts []string
+	for name, v := range action.Fields(args) {
+		if len(parts) == summaryArgs {
+			return strings.Join(parts, ", ") + ", …"
+		}
+		parts = append(parts, cut(name, summaryValue)+": "+d.short(name, v, summaryValue))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// short is one argument on one line: a string's own characters, anything else as
+// compact JSON with its secrets masked.
+func (d *drawing) short(name string, v json.RawMessage, most int) string {
+	at := "/" + escapePointer(name)
+	if d.hidesArg(name, v, at) {
+		return maskedMark
+	}
+	if s, ok := action.Text(v); ok {
+		return cut(s, most)
+	}
+	inner := &drawing{names: d.names, pointers: d.pointers}
+	inner.value(v, at, 0)
+	return cutShown(flat(inner.String()), most)
+}
+
+func (d *drawing) hidesArg(name string, v json.RawMessage, at string) bool {
+	base := d.base
+	d.base = ""
+	defer func() { d.base = base }()
+	return d.hides(name, v, at)
+}
+
+// flat puts pretty-printed JSON on one line. No line break can come from a value:
+// inside strings they are escapes.
+func flat(pretty string) string {
+	lines := strings.Split(pretty, "\n")
+	for i, l := range lines {
+		lines[i] = strings.TrimLeft(l, " ")
+	}
+	return strings.Join(lines, " ")
+}
+
+// cut shows the first characters of s, at most that many runes, never a part of
+// a character's code.
+func cut(s string, most int) string {
+	var w ink
+	var pieces []string
+	total := 0
+	for _, r := range s {
+		p := w.piece(r)
+		pieces = append(pieces, p)
+		if total += utf8.RuneCountInString(p); total > most {
+			break
+		}
+	}
+	return join(pieces, most)
+}
+
+// cutShown cuts what was already made visible.
+func cutShown(s string, most int) string {
+	var pieces []string
+	total := 0
+	for s != "" {
+		_, n := utf8.DecodeRuneInString(s)
+		p := s[:n]
+		if strings.HasPrefix(s, "⟦") {
+			if end := strings.Index(s, "⟧"); end > 0 {
+				p = s[:end+len("⟧")]
+			}
+		}
+		pieces = append(pieces, p)
+		s = s[len(p):]
+		if total += utf8.RuneCountInString(p); total > most {
+			break
+		}
+	}
+	return join(pieces, most)
+}
+
+// join puts pieces together as far as they fit, with … for the rest.
+func join(pieces []string, most int) string {
+	total := 0
+	for _, p := range pieces {
+		total += utf8.RuneCountInString(p)
+	}
+	if total <= most {
+		return strings.Join(pieces, "")
+	}
+	for len(pieces) > 0 && total > most-1 {
+		last := len(pieces) - 1
+		total -= utf8.RuneCountInString(pieces[last])
+		pieces = pieces[:last]
+	}
+	return strings.Join(pieces, "") + "…"
+}

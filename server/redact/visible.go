@@ -1,0 +1,146 @@
+package redact
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// Visible returns s on one line with every character that can't be seen, or that
+// changes how others are seen, replaced by its code: controls (line breaks too),
+// format and bidirectional characters, odd spaces, fillers, variation selectors,
+// tags, private use, unassigned, and piles of combining marks. Whoever shows a
+// stranger's words passes them through here.
+func Visible(s string) string {
+	var w ink
+	w.text(s)
+	return w.String()
+}
+
+// marksInARow is how many combining marks may follow one character; living
+// scripts need no more.
+const marksInARow = 3
+
+// seen tells whether r has a shape of its own, or is the plain space.
+func seen(r rune) bool {
+	switch r {
+	case ' ':
+		return true
+	case '⟦', '⟧', '⟨', '⟩': // ours
+		return false
+	case '\u2800', '\ufffc': // an empty braille cell, an object that isn't there
+		return false
+	}
+	return unicode.IsGraphic(r) &&
+		!unicode.In(r, unicode.Zs, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+}
+
+// ink writes a stranger's characters and remembers which were shown by code.
+type ink struct {
+	strings.Builder
+	marks  int
+	coded  int
+	kinds  []rune // distinct, in order of appearance, up to a few
+	script scripts
+}
+
+const kindsShown = 5
+
+// piece is how one character is shown outside JSON.
+func (w *ink) piece(r rune) string {
+	if unicode.Is(unicode.M, r) {
+		w.marks++
+	} else {
+		w.marks = 0
+	}
+	w.script.add(r)
+	if seen(r) && w.marks <= marksInARow {
+		return string(r)
+	}
+	w.coded++
+	if !slices.Contains(w.kinds, r) && len(w.kinds) < kindsShown {
+		w.kinds = append(w.kinds, r)
+	}
+	return code(r)
+}
+
+func code(r rune) string { return fmt.Sprintf("⟦U+%04X⟧", r) }
+
+func (w *ink) text(s string) {
+	w.marks = 0
+	for _, r := range s {
+		w.WriteString(w.piece(r))
+	}
+	w.script.end()
+}
+
+// quoted writes s as a JSON string that reads as it was meant: the short escapes
+// stay escapes, everything else that can't be seen is shown by its code.
+func (w *ink) quoted(s string) {
+	w.marks = 0
+	w.WriteByte('"')
+	for _, r := range s {
+		if e, ok := escapes[r]; ok {
+			w.WriteString(e)
+			w.marks = 0
+			w.script.end()
+			continue
+		}
+		w.WriteString(w.piece(r))
+	}
+	w.script.end()
+	w.WriteByte('"')
+}
+
+var escapes = map[rune]string{
+	'"': `\"`, '\\': `\\`, '\n': `\n`, '\r': `\r`, '\t': `\t`, '\b': `\b`, '\f': `\f`,
+}
+
+func (w *ink) warnings() []string {
+	var out []string
+	if w.coded > 0 {
+		codes := make([]string, len(w.kinds))
+		for i, r := range w.kinds {
+			codes[i] = code(r)
+		}
+		out = append(out, fmt.Sprintf("%s shown by code: %s",
+			plural(w.coded, "character that can't be seen or trusted is", "characters that can't be seen or trusted are"), strings.Join(codes, " ")))
+	}
+	if n := w.script.mixed; n > 0 {
+		out = append(out, plural(n, "word mixes", "words mix")+" Latin letters with look-alikes of another script")
+	}
+	return out
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// scripts counts words that mix Latin with a script whose letters look like it.
+type scripts struct {
+	latin, alike bool
+	mixed        int
+}
+
+func (s *scripts) add(r rune) {
+	switch {
+	case unicode.Is(unicode.Latin, r):
+		s.latin = true
+	case unicode.In(r, unicode.Cyrillic, unicode.Greek, unicode.Armenian, unicode.Cherokee, unicode.Coptic):
+		s.alike = true
+	case unicode.IsLetter(r), unicode.IsDigit(r), unicode.Is(unicode.M, r), !seen(r):
+	default:
+		s.end()
+	}
+}
+
+func (s *scripts) end() {
+	if s.latin && s.alike {
+		s.mixed++
+	}
+	s.latin, s.alike = false, false
+}
