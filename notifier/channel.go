@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -48,29 +49,39 @@ type Message struct {
 
 // Since is the moment before the first post that may have happened, by the clock
 // of the process that made it; the zero time when there was none.
-func (m Message) Since() time.Time { return attemptTime(m.Attempt) }
+func (m Message) Since() time.Time { first, _ := attemptTimes(m.Attempt); return first }
+
+// Latest is the moment before the last post that may have happened. A service
+// that has only just taken a message may not show it yet.
+func (m Message) Latest() time.Time { _, last := attemptTimes(m.Attempt); return last }
 
 // newAttempt names a post that is about to be tried. It keeps the time of the
 // earliest one whose fate is not known, and differs from every other attempt:
 // an attempt that a process knows to have failed is told apart from another
 // process's.
 func newAttempt(open string, now time.Time) string {
-	since := attemptTime(open)
-	if since.IsZero() {
-		since = now
+	first, _ := attemptTimes(open)
+	if first.IsZero() {
+		first = now
 	}
 	var nonce [8]byte
 	rand.Read(nonce[:])
-	return strconv.FormatInt(since.UnixMilli(), 10) + "." + hex.EncodeToString(nonce[:])
+	return fmt.Sprintf("%d-%d.%s", first.UnixMilli(), now.UnixMilli(), hex.EncodeToString(nonce[:]))
 }
 
-func attemptTime(attempt string) time.Time {
-	ms, _, _ := strings.Cut(attempt, ".")
-	n, err := strconv.ParseInt(ms, 10, 64)
+func attemptTimes(attempt string) (first, last time.Time) {
+	times, _, _ := strings.Cut(attempt, ".")
+	a, b, _ := strings.Cut(times, "-")
+	from, err := strconv.ParseInt(a, 10, 64)
 	if err != nil {
-		return time.Time{}
+		return first, last
 	}
-	return time.UnixMilli(n)
+	first = time.UnixMilli(from)
+	to, err := strconv.ParseInt(b, 10, 64)
+	if err != nil {
+		return first, first
+	}
+	return first, time.UnixMilli(to)
 }
 
 // Reason says why a delivery failed. The set is closed: it is stored, shown to

@@ -1,0 +1,140 @@
+package slack
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// invisible tells whether a rune is to be shown by its number: it has no shape of
+// its own, turns the text round, or looks like nothing.
+func invisible(r rune) bool {
+	switch {
+	case r == ' ':
+		return false
+	case unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zs, unicode.Zl, unicode.Zp, unicode.Co, unicode.Cs, unicode.Variation_Selector):
+		return true
+	case r == utf8.RuneError:
+		return false // already stands for something that was no text
+	}
+	switch r {
+	case 0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0: // joiners, fillers, blanks
+		return true
+	}
+	return false
+}
+
+// visible shows every invisible rune as ⟦U+XXXX⟧. Line breaks are kept when
+// lines is set.
+func visible(s string, lines bool) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	var b strings.Builder
+	b.Grow(len(s))
+	for _, r := range s {
+		if invisible(r) && !(lines && r == '\n') {
+			fmt.Fprintf(&b, "⟦U+%04X⟧", r)
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// spaceRun is how many spaces in a row are shown as they are: more could push
+// what follows off a phone's screen.
+const spaceRun = 4
+
+// line makes a stranger's text fit for one line of at most most bytes as they
+// count on the wire. It says whether all of it is there.
+func line(s string, most int) (string, bool) {
+	s = visible(s, false)
+	var b strings.Builder
+	for s != "" {
+		n := len(s) - len(strings.TrimLeft(s, " "))
+		if n > spaceRun {
+			fmt.Fprintf(&b, "⟦%d spaces⟧", n)
+			s = s[n:]
+			continue
+		}
+		end := strings.Index(s[n:], " ")
+		if end < 0 {
+			end = len(s) - n
+		}
+		b.WriteString(s[:n+end])
+		s = s[n+end:]
+	}
+	s = b.String()
+	cut := prefix(s, most)
+	if len(cut) == len(s) {
+		return s, true
+	}
+	return prefix(s, most-len("…")) + "…", false
+}
+
+// prefix is the longest beginning of whole runes whose JSON form has at most most
+// bytes.
+func prefix(s string, most int) string {
+	size := 0
+	for i, r := range s {
+		size += wire(r)
+		if size > most {
+			return s[:i]
+		}
+	}
+	return s
+}
+
+// wire is how many bytes a rune takes inside a JSON string as the client library
+// writes it.
+func wire(r rune) int {
+	switch {
+	case r == '"', r == '\\', r == '\n', r == '\r', r == '\t':
+		return 2
+	case r < 0x20, r == '<', r == '>', r == '&', r == 0x2028, r == 0x2029:
+		return 6
+	}
+	return utf8.RuneLen(r)
+}
+
+func wireLen(s string) int {
+	n := 0
+	for _, r := range s {
+		n += wire(r)
+	}
+	return n
+}
+
+// escape makes plain text safe as a message's text: the three characters that
+// begin or end Slack's markup.
+var escape = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace
+
+// pieces cuts text into parts of at most most bytes on the wire, at line ends
+// where it can.
+func pieces(s string, most int) []string {
+	var out []string
+	for s != "" {
+		p := prefix(s, most)
+		if len(p) < len(s) {
+			if i := strings.LastIndexByte(p, '\n'); i > len(p)/2 {
+				p = p[:i+1]
+			}
+		}
+		s = s[len(p):]
+		// A line break at the end of an element would show as an empty line.
+		if p = strings.TrimSuffix(p, "\n"); p != "" {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// size is what a value takes on the wire.
+func size(v any) int {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return 1 << 30 // never fits
+	}
+	return len(b)
+}
