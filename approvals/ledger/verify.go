@@ -108,7 +108,7 @@ func ReadFile(path string, f func(Record) error) (Report, error) {
 // patient gives a writer time to finish its line: it reports the end of the
 // file in the middle of a line only when that did not move for a second.
 type patient struct {
-	in   *os.File
+	in   io.Reader
 	last byte
 	any  bool
 }

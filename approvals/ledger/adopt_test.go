@@ -1,0 +1,90 @@
+package ledger
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func TestDeadTellsHowFarItCame(t *testing.T) {
+	dir := t.TempDir()
+	l := mustOpen(t, dir, create)
+	mustAppend(t, l,
+		Record{Event: Decision, OperationID: "judged", Outcome: Review},
+		start("open"),
+		start("done"), Record{Event: Result, OperationID: "done", Status: StatusToolError},
+	)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dead, err := Adopt(dir)
+	if err != nil || len(dead) != 1 {
+		t.Fatalf("Adopt = %v, %v", dead, err)
+	}
+	d := dead[0]
+	defer d.Release()
+	if err := d.Load(); err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[string]struct {
+		started bool
+		status  string
+	}{
+		"judged": {false, ""},
+		"open":   {true, ""},
+		"done":   {true, StatusToolError},
+		"never":  {false, ""},
+	} {
+		status, ok := d.Result(id)
+		if d.Started(id) != want.started || status != want.status || ok != (want.status != "") {
+			t.Errorf("%s: started %t, result %q %t", id, d.Started(id), status, ok)
+		}
+	}
+}
+
+// When a dead file can't be read, nothing may be taken for never started.
+func TestUnreadableDeadCountsAsStarted(t *testing.T) {
+	dir := t.TempDir()
+	l := mustOpen(t, dir, create)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dead, err := Adopt(dir)
+	if err != nil || len(dead) != 1 {
+		t.Fatalf("Adopt = %v, %v", dead, err)
+	}
+	_ = dead[0].files[0].Close() // reading it fails from here on
+	if !dead[0].Started("x") {
+		t.Error("an operation in a file that can't be read was called never started")
+	}
+	if _, ok := dead[0].Result("x"); ok || dead[0].Load() == nil {
+		t.Error("a file that can't be read gave a result")
+	}
+}
+
+func TestAdoptLeavesTheOldAndTheStrange(t *testing.T) {
+	dir := t.TempDir()
+	l := mustOpen(t, dir, create)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-AdoptWithin - time.Hour)
+	if err := os.Chtimes(l.Path(), old, old); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"notes.txt", ".jsonl", "a.1.jsonl", "a.x.jsonl", "a.02.jsonl", "a.jsonl.new"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "d.jsonl"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if dead, err := Adopt(dir); err != nil || len(dead) != 0 {
+		t.Errorf("adopted %v, %v", dead, err)
+	}
+	if dead, err := Adopt(filepath.Join(dir, "none")); err != nil || len(dead) != 0 {
+		t.Errorf("a directory that is not there: %v, %v", dead, err)
+	}
+}
