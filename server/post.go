@@ -187,13 +187,15 @@ func (s *Server) requested(r *http.Request, out *httpStream, who caller, sess *s
 		// cancellation, the session's end or ours ends it.
 		ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
 		defer cancel(nil)
-		if _, ok := sess.flights.add(f.ID, cancel); !ok {
+		fl, ok := sess.flights.add(f.ID, cancel)
+		if !ok {
 			refuse(out, f.ID, failure(codeInvalidRequest, "a request with this id is in flight"))
 			return
 		}
+		defer sess.flights.remove(fl)
 		defer s.endWith(sess.ctx, cancel)()
 		defer s.endWith(s.base, cancel)()
-		s.data(ctx, who, f, &exchange{s: s, out: out, landed: func() { sess.flights.remove(f.ID) }})
+		s.data(ctx, who, f, &exchange{s: s, out: out, landed: func() { sess.flights.remove(fl) }})
 	default:
 		_ = out.answer(f.ID, gate.Answer{Error: failure(codeMethodNotFound, "method not found")})
 	}

@@ -170,6 +170,7 @@ type flights struct {
 }
 
 type flight struct {
+	key     string
 	cancel  context.CancelCauseFunc
 	waiting bool // its call is parked or held
 }
@@ -188,16 +189,18 @@ func (f *flights) add(id json.RawMessage, cancel context.CancelCauseFunc) (*flig
 	if f.all == nil {
 		f.all = map[string]*flight{}
 	}
-	fl := &flight{cancel: cancel}
+	fl := &flight{key: key, cancel: cancel}
 	f.all[key] = fl
 	return fl, true
 }
 
-func (f *flights) remove(id json.RawMessage) {
-	key, _ := idKey(id)
+// remove forgets a request; once is enough, and twice is harmless.
+func (f *flights) remove(fl *flight) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.all, key)
+	if f.all[fl.key] == fl {
+		delete(f.all, fl.key)
+	}
 }
 
 // cancel ends the request that id names, if it is still in flight.

@@ -226,10 +226,11 @@ func (c *stdioConn) start(ctx context.Context, who caller, f action.Frame) {
 		defer c.calls.Done()
 		defer func() { <-c.slots }()
 		defer cancel(nil)
+		defer c.sess.flights.remove(fl)
 		c.s.data(ctx, who, f, &exchange{
 			s: c.s, out: &lineStream{c.out},
 			held:   func() { c.held(fl) },
-			landed: func() { c.sess.flights.remove(f.ID) },
+			landed: func() { c.sess.flights.remove(fl) },
 		})
 	}()
 }
