@@ -1,0 +1,17 @@
+-- end: withdrawn, void or revoked: over without a run.
+-- KEYS  1-8 as in the prelude
+-- ARGV  1-4 as in the prelude · 5 to · 6 cause · 7 by · 8 sealed words or '' · 9 deadline ms of pending
+--       10 from: ",pending,approved," or ",approved,"
+-- Returns {ok, state} also when the same one has ended it so before · {late, state} · {due, ''} · {gone, ''} ·
+--       {broken, key}
+local bad = wrong(moving)
+if bad then return { 'broken', bad } end
+local t, st = now(), get('st')
+if st == '' then return { 'gone', '' } end
+if st == ARGV[5] and get('by') == ARGV[7] and get('ca') == ARGV[6] then return { 'ok', st } end
+if not string.find(ARGV[10], ',' .. st .. ',', 1, true) then return { 'late', st } end
+if st == 'pending' and t >= tonumber(ARGV[9]) then return { 'due', '' } end
+if st == 'approved' and t >= tonumber(get('cb')) then return { 'due', '' } end
+redis.call('HSET', KEYS[1], 'rs', ARGV[8])
+move(t, ARGV[5], ARGV[6], ARGV[7], '', nil, 0, true)
+return { 'ok', ARGV[5] }
