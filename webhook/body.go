@@ -69,15 +69,10 @@ type members map[string]json.RawMessage
 // duplicate names at any depth, valid UTF-8, nothing after it, no byte order
 // mark.
 func strictObject(b []byte) (members, error) {
-	d := jsontext.NewDecoder(bytes.NewReader(b))
-	v, err := d.ReadValue()
-	if err != nil {
-		return nil, errNotObject // the decoder's text may quote the input
-	}
-	if _, err := d.ReadToken(); err != io.EOF {
+	if !jsontext.Value(b).IsValid() {
 		return nil, errNotObject
 	}
-	m, ok := object(json.RawMessage(v))
+	m, ok := object(bytes.TrimSpace(b))
 	if !ok {
 		return nil, errNotObject
 	}

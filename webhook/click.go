@@ -48,8 +48,8 @@ func (s *Server) takeClick(ctx context.Context, k click) outcome {
 		return out
 	}
 	t, err := s.cfg.Decider.Ticket(ctx, b.id)
-	if c, is := approvals.AsConflict(err); is && c == approvals.NotFound {
-		return told("gone", sayGone)
+	if c, is := approvals.AsConflict(err); is && c != approvals.StoreUnavailable {
+		return told(string(c), sayConflict(c, t))
 	}
 	if err != nil {
 		s.log.Error("reading an approval for a click", "approval", b.id, "error", err)

@@ -186,6 +186,9 @@ func (s *Server) openLink(ctx context.Context, c echo.Context) (o opened, ok boo
 		o.ticket, err = s.cfg.Decider.Ticket(ctx, id)
 	}
 	if conflict, is := approvals.AsConflict(err); is && conflict != approvals.StoreUnavailable {
+		if conflict != approvals.NotFound {
+			s.log.Error("a link leads to an approval that can't be shown", "approval", id, "error", err)
+		}
 		return o, false, s.linkGone(c)
 	}
 	if err != nil {
