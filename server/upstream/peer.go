@@ -54,10 +54,23 @@ type pending struct {
 // outgoing is a frame on its way to the child's stdin. Who takes it first, the
 // writer or the one who gives up, decides whether it may be written.
 type outgoing struct {
-	line  []byte
-	taken atomic.Bool
-	wrote chan struct{} // closed when the write has ended
-	n     int           // bytes written; read it after wrote is closed
+	line   []byte
+	before time.Time // no write after it; zero: at any time
+	taken  atomic.Bool
+	wrote  chan struct{} // closed when the write has ended
+	n      int           // bytes written; read it after wrote is closed
+	late   chan struct{} // closed instead, when it was too late to write
+}
+
+func newOutgoing(line []byte, before time.Time) *outgoing {
+	return &outgoing{line: line, before: before, wrote: make(chan struct{}), late: make(chan struct{})}
+}
+
+// tooLate asks both clocks: the monotonic one does not count the time that the
+// machine was suspended, and the wall clock may be set.
+func (o *outgoing) tooLate() bool {
+	now := time.Now()
+	return !o.before.IsZero() && (!now.Before(o.before) || !now.Round(0).Before(o.before.Round(0)))
 }
 
 func newPeer(proc *process, log *slog.Logger, changed func()) *peer {
@@ -140,7 +153,7 @@ func (p *peer) do(ctx context.Context, r Request) (json.RawMessage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("composing the request: %w: %w", err, ErrNotSent)
 	}
-	out := &outgoing{line: requestLine(id, r.Method, params), wrote: make(chan struct{})}
+	out := newOutgoing(requestLine(id, r.Method, params), r.Before)
 	select {
 	case p.queue <- out:
 	case <-p.done:
@@ -159,6 +172,8 @@ func (p *peer) await(ctx context.Context, id string, wait *pending, out *outgoin
 			return unwrap(f)
 		case params := <-wait.progress:
 			pass(progress, params)
+		case <-out.late:
+			return nil, ErrTooLate
 		case <-ctx.Done():
 			if out.taken.CompareAndSwap(false, true) {
 				return nil, fmt.Errorf("%w: %w", ctx.Err(), ErrNotSent)
@@ -175,7 +190,11 @@ func (p *peer) await(ctx context.Context, id string, wait *pending, out *outgoin
 			if out.taken.CompareAndSwap(false, true) {
 				return nil, fmt.Errorf("the process ended (%s): %w", p.why(), ErrNotSent)
 			}
-			<-out.wrote // stdin is closed now, so the write has ended or ends at once
+			select {
+			case <-out.late:
+				return nil, ErrTooLate
+			case <-out.wrote: // stdin is closed now, so the write has ended or ends at once
+			}
 			if out.n == 0 {
 				return nil, fmt.Errorf("the process ended (%s): %w", p.why(), ErrNotSent)
 			}
@@ -238,7 +257,7 @@ func (p *peer) forget(id string) {
 // the child is not reading, and a notice more would not help.
 func (p *peer) send(line []byte) {
 	select {
-	case p.queue <- &outgoing{line: line, wrote: make(chan struct{})}:
+	case p.queue <- newOutgoing(line, time.Time{}):
 	case <-p.done:
 	default:
 		p.log.Debug("a message to the upstream was dropped: it does not read")
@@ -252,6 +271,10 @@ func (p *peer) write() {
 			return
 		case out := <-p.queue:
 			if !out.taken.CompareAndSwap(false, true) {
+				continue
+			}
+			if out.tooLate() {
+				close(out.late)
 				continue
 			}
 			n, err := p.proc.stdin.Write(out.line)

@@ -44,6 +44,10 @@ type Request struct {
 	// Progress may be nil. It gets the params of notifications/progress as sent,
 	// on the goroutine that called Do, before Do returns.
 	Progress func(params json.RawMessage)
+	// Before is the moment after which not a byte may be written any more, by
+	// the monotonic and by the wall clock; zero means no such moment. It is
+	// looked at right before the write.
+	Before time.Time
 }
 
 // Fault is a JSON-RPC error that the upstream answered with.
@@ -57,12 +61,14 @@ func (f *Fault) Error() string {
 	return fmt.Sprintf("the upstream answered with error %d", f.Code)
 }
 
-// The two ways in which no answer came. Compare with errors.Is.
+// The ways in which no answer came. Compare with errors.Is.
 var (
 	// ErrNotSent: no byte of the request was written, so it can't have run.
 	ErrNotSent = errors.New("the request was not sent")
 	// ErrLost: the request was written, at least partly, and no answer was read.
 	ErrLost = errors.New("the request was sent and no answer was read")
+	// ErrTooLate is an ErrNotSent: Request.Before had passed.
+	ErrTooLate = fmt.Errorf("it was too late: %w", ErrNotSent)
 )
 
 // Info is what the upstream said of itself.
@@ -128,7 +134,7 @@ func (u *Upstream) Do(ctx context.Context, r Request) (json.RawMessage, error) {
 			u.answered(p)
 			return res, nil
 		}
-		if !errors.Is(err, ErrNotSent) || ctx.Err() != nil {
+		if !errors.Is(err, ErrNotSent) || errors.Is(err, ErrTooLate) || ctx.Err() != nil {
 			return nil, err
 		}
 	}

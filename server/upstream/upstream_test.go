@@ -372,6 +372,24 @@ func TestAContextThatHasEndedSendsNothing(t *testing.T) {
 	}
 }
 
+func TestNothingIsWrittenAfterItsMoment(t *testing.T) {
+	dir := upstreamtest.NewDir(t, oneTool)
+	u := start(t, dir)
+	if err := u.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, err := u.Do(t.Context(), upstream.Request{Method: "tools/call", Params: callParams("echo", `,"arguments":{}`), Before: time.Now()})
+	if !errors.Is(err, upstream.ErrTooLate) || !errors.Is(err, upstream.ErrNotSent) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := u.Do(t.Context(), upstream.Request{Method: "tools/call", Params: callParams("echo", `,"arguments":{}`), Before: time.Now().Add(time.Hour)}); err != nil {
+		t.Error(err)
+	}
+	if n := len(dir.Calls()); n != 1 {
+		t.Errorf("ran %d times, want 1", n)
+	}
+}
+
 func TestIdentityNamesNoSecret(t *testing.T) {
 	id := func(command []string, env map[string]string) string {
 		u, err := upstream.New(upstream.Config{Name: "x", Command: command, Env: env}, slog.New(slog.DiscardHandler))

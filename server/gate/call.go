@@ -1,0 +1,209 @@
+package gate
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/countersign-mcp/countersign/approvals/action"
+	"github.com/countersign-mcp/countersign/server/policy"
+	"github.com/countersign-mcp/countersign/server/upstream"
+)
+
+// call is one tools/call on its way.
+type call struct {
+	g     *Gate
+	st    *State // as it was when the call came in
+	op    string // operation id; the approval's id too, if this call parks
+	req   Request
+	c     action.Call
+	begun time.Time
+
+	verdict policy.Verdict
+	tool    definition // of the called tool
+	cat     *catalogue // in which it was found
+}
+
+// newID draws an operation id: 128 random bits.
+func newID() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails (crypto/rand)
+	return "cs_" + hex.EncodeToString(b[:])
+}
+
+// Call answers one tools/call. For a call that is parked, the end of ctx ends
+// only the wait; for a call that is allowed and running it cancels the upstream.
+func (g *Gate) Call(ctx context.Context, r Request) Answer {
+	k := &call{g: g, st: g.state.Load(), op: newID(), req: r, c: r.Call, begun: time.Now()}
+	k.c.Actor.Roles = k.st.roles(k.c.Actor)
+	if r.Name == CollectTool && !g.set.NoCollect {
+		return k.collect(ctx)
+	}
+	if no := k.judge(ctx); no != nil {
+		return k.refuse(ctx, *no)
+	}
+	switch k.verdict.Effect {
+	case policy.Allow:
+		return k.runAllowed(ctx)
+	case policy.Review:
+		return k.review(ctx)
+	}
+	return k.refuse(ctx, noSuchTool("unlisted"))
+}
+
+// roles are the actor's own and those that the policy gives.
+func (s *State) roles(a action.Actor) []string {
+	return s.Policy.Roles(a.Roles, a.ID, s.Roster.Groups(s.Roster.ByActor(a.ID)))
+}
+
+// judge passes the call through the first two gates and finds its tool. A nil
+// refusal means that verdict says allow or review.
+func (k *call) judge(ctx context.Context) *refusal {
+	if k.g.isClosing() {
+		return &refusal{code: codeInternal, reason: "stopping", message: sayStopping}
+	}
+	server, tool, ok := k.st.resolve(k.req.Front, k.req.Name)
+	if !ok {
+		return ptr(noSuchTool("unknown_tool"))
+	}
+	k.c.Server, k.c.Tool = server, tool
+	k.verdict = k.g.gates.call(k.st, k.c)
+	if !k.g.gates.list(k.st, server, tool) {
+		return ptr(noSuchTool("not_shown"))
+	}
+	if k.verdict.Effect == policy.Deny {
+		return ptr(denied(k.verdict))
+	}
+	return k.find(ctx)
+}
+
+// find looks the tool up in what the upstream lists. A call that will be parked
+// is bound to the definition, so the list is read anew for it.
+func (k *call) find(ctx context.Context) *refusal {
+	age := listAge
+	if k.verdict.Effect == policy.Review {
+		age = 0
+	}
+	cat, err := k.g.catalogue(ctx, k.st.Upstreams[k.c.Server], age)
+	if err == nil && age > 0 && !cat.has(k.c.Tool) && time.Since(cat.at) > time.Second {
+		cat, err = k.g.catalogue(ctx, k.st.Upstreams[k.c.Server], time.Second)
+	}
+	if err != nil {
+		k.g.log.Warn("the upstream's tools can't be listed", "server", k.c.Server, "error", err)
+		return &refusal{code: codeInternal, reason: "upstream_unavailable", message: sayNoUpstream}
+	}
+	def, ok := cat.find(k.c.Tool)
+	if !ok {
+		return ptr(noSuchTool("not_in_list"))
+	}
+	k.cat, k.tool = cat, def
+	return nil
+}
+
+// resolve turns a name as sent into an upstream and its own name for the tool.
+func (s *State) resolve(front, name string) (server, tool string, ok bool) {
+	if !plausible(name) {
+		return "", "", false
+	}
+	if front == "" {
+		front = s.only()
+	}
+	if front == "" {
+		server, tool, ok = strings.Cut(name, "__")
+	} else {
+		server, tool, ok = front, name, true
+	}
+	if !ok || tool == "" || s.Upstreams[server] == nil {
+		return "", "", false
+	}
+	return server, tool, true
+}
+
+// plausible refuses names that no tool can have, before anyone compares them.
+func plausible(name string) bool {
+	const most = 256
+	return name != "" && len(name) <= most && !strings.ContainsFunc(name, func(r rune) bool {
+		return r > unicode.MaxASCII || r <= ' ' || r == 0x7f
+	})
+}
+
+// runAllowed is the way of a call that nobody has to agree to.
+func (k *call) runAllowed(ctx context.Context) Answer {
+	if !k.g.begin() {
+		return k.refuse(ctx, refusal{code: codeInternal, reason: "stopping", message: sayStopping})
+	}
+	defer k.g.work.Done()
+	if err := k.g.write(ctx, k.decision("allow", ""), k.start()); err != nil {
+		return k.noLedger(err)
+	}
+	p, err := k.g.leaveFor(k.c, nil, time.Time{})
+	if err != nil {
+		k.g.writeLate(k.result(outcome{status: statusNotRun, errorType: "policy_changed"}))
+		return refusal{code: codeParams, reason: "policy_denied", message: sayChanged}.answer()
+	}
+	run, cancel := context.WithTimeout(ctx, k.g.set.ExecTimeout)
+	defer cancel()
+	out := k.g.forward(run, p, k.progress())
+	if err := k.g.writeLate(k.result(out)); err != nil {
+		k.g.log.Error("a result could not be written to the ledger", "operation", k.op, "error", err)
+		return unknownAnswer(sayLedgerLost)
+	}
+	return out.answer()
+}
+
+// noLedger refuses because nothing may run unrecorded.
+func (k *call) noLedger(err error) Answer {
+	k.g.log.Error("the ledger can't be written; the call is refused", "operation", k.op, "error", err)
+	return refusal{code: codeInternal, reason: "ledger_unavailable", message: sayNoLedger}.answer()
+}
+
+// refuse records a no and says it.
+func (k *call) refuse(ctx context.Context, r refusal) Answer {
+	why := r.reason
+	if r.detail != "" {
+		why = r.detail
+	}
+	if err := k.g.write(ctx, k.decision("deny", why)); err != nil {
+		return k.noLedger(err)
+	}
+	return r.answer()
+}
+
+func (k *call) tell(u Update) {
+	if k.req.Tell != nil {
+		k.req.Tell(u)
+	}
+}
+
+// progress passes an upstream's progress on, if the caller can be told.
+func (k *call) progress() func([]byte) {
+	if k.req.Tell == nil {
+		return nil
+	}
+	return func(params []byte) { k.req.Tell(Update{Progress: params}) }
+}
+
+func (g *Gate) isClosing() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.closing
+}
+
+// answer is what the caller of an execution gets.
+func (o outcome) answer() Answer {
+	switch {
+	case o.fault != nil:
+		return Answer{Error: &Error{Code: o.fault.Code, Message: o.fault.Message, Raw: o.fault.Raw}}
+	case o.err == nil:
+		return Answer{Result: o.result}
+	case errors.Is(o.err, upstream.ErrNotSent):
+		return refusal{code: codeInternal, reason: "upstream_unavailable", message: sayNoUpstream}.answer()
+	}
+	return unknownAnswer(sayUnknown)
+}
+
+func ptr[T any](v T) *T { return &v }

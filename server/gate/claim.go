@@ -1,0 +1,272 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/countersign-mcp/countersign/approvals"
+	"github.com/countersign-mcp/countersign/approvals/action"
+	"github.com/countersign-mcp/countersign/approvals/fault"
+	"github.com/countersign-mcp/countersign/approvals/keys"
+	"github.com/countersign-mcp/countersign/approvals/ledger"
+	"github.com/countersign-mcp/countersign/server/policy"
+)
+
+// claimed is an approved call that was found fit to run, and, once the claim is
+// won, the grant to run it.
+type claimed struct {
+	parked approvals.Parked
+	gen    uint64 // of the upstream when its list was read
+	grant  approvals.Grant
+}
+
+// errSettled: the record is not (or no longer) waiting to be run; its state says
+// why.
+var errSettled = errors.New("the approval is settled")
+
+// stuck is why an approved call can't be run now. It stays approved.
+type stuck struct{ words string }
+
+func (s *stuck) Error() string { return s.words }
+
+// fit loads an approved call and looks whether everything still is as it was
+// when people agreed to it. What does not fit is ended as void.
+func (g *Gate) fit(ctx context.Context, id string, who action.Actor) (*claimed, error) {
+	var p approvals.Parked
+	err := g.insist(ctx, func(ctx context.Context) (err error) {
+		p, err = g.store.Load(ctx, id, who)
+		return err
+	})
+	switch {
+	case errors.Is(err, approvals.Forged):
+		return nil, g.void(ctx, approvals.Parked{Ticket: approvals.Ticket{ID: id}}, approvals.CauseForged, err)
+	case isFinal(err):
+		return nil, errSettled
+	case err != nil:
+		return nil, &stuck{sayStuckStore}
+	case p.State != approvals.Approved:
+		return nil, errSettled
+	}
+	st := g.state.Load()
+	if cause, err := g.misfit(st, p, who); errors.Is(err, errSettled) {
+		return nil, err
+	} else if cause != "" {
+		return nil, g.void(ctx, p, cause, err)
+	}
+	cat, err := g.catalogue(ctx, st.Upstreams[p.Envelope.Call.Server], 0)
+	if err != nil {
+		g.log.Warn("an approved call waits for its upstream", "approval", id, "error", err)
+		return nil, &stuck{sayStuckUpstream}
+	}
+	if def, ok := cat.find(p.Envelope.Call.Tool); !ok || def.digest != p.Envelope.ToolDef {
+		return nil, g.void(ctx, p, approvals.CauseTool, nil)
+	}
+	if g.ledger.Started(id) {
+		// The record says approved and our ledger says started: somebody put an
+		// old record back.
+		return nil, g.void(ctx, p, string(approvals.AlreadyUsed), nil)
+	}
+	return &claimed{parked: p, gen: cat.gen}, nil
+}
+
+// misfit compares an approved call with what holds now. A cause means that it
+// may not run; the error says more, for the log.
+func (g *Gate) misfit(st *State, p approvals.Parked, who action.Actor) (cause string, err error) {
+	e := &p.Envelope
+	d := e.Digest()
+	if !g.ring.Verify(keys.Bound, p.Bound, d.Bytes()) || e.OperationID != p.ID || e.Call.Actor.ID != who.ID {
+		return approvals.CauseForged, errors.New("the stored call is not the one that people saw")
+	}
+	if err := g.store.Recount(p); err != nil {
+		if errors.Is(err, approvals.Forged) {
+			return approvals.CauseForged, err
+		}
+		return "", errSettled // too late to claim, and the like
+	}
+	c := e.Call
+	if !g.gates.list(st, c.Server, c.Tool) {
+		return approvals.CausePolicy, nil
+	}
+	if v := g.gates.call(st, c); v.Effect != policy.Review || !sameRoutes(v.Routes, p.Requirements) {
+		return approvals.CausePolicy, nil
+	}
+	c.Actor = who
+	c.Actor.Roles = st.roles(who)
+	if v := g.gates.call(st, c); v.Effect != policy.Review || !sameRoutes(v.Routes, p.Requirements) {
+		return approvals.CauseActor, nil
+	}
+	if approvedBy(p, st.people(who)) {
+		return approvals.CauseActor, errors.New("who agreed counts as a requester now")
+	}
+	return "", nil
+}
+
+// approvedBy tells whether one of the people whom the actor stands for agreed
+// where a requester may not, or whether nobody knows any more who they are.
+func approvedBy(p approvals.Parked, now people) bool {
+	for _, q := range p.Requirements {
+		if q.AllowRequester {
+			continue
+		}
+		if len(now.excluded) == 0 {
+			return true
+		}
+		for _, v := range p.Votes {
+			if v.Requirement == q.Route && v.Verdict == approvals.Approve && slices.Contains(now.excluded, v.Person) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// void ends what may not run. Votes that don't verify are told on the ledger at
+// once: somebody wrote into the store.
+func (g *Gate) void(ctx context.Context, p approvals.Parked, cause string, why error) error {
+	g.log.Warn("an approved call may not run", "approval", p.ID, "cause", cause, "error", why)
+	if cause == approvals.CauseForged {
+		r := ledger.Record{Event: ledger.VoteRefused, OperationID: p.ID, Reason: cause, Approval: &ledger.Approval{ID: p.ID}}
+		if err := g.writeLate(r); err != nil {
+			return &stuck{sayNoLedger}
+		}
+	}
+	err := g.insist(ctx, func(ctx context.Context) error {
+		_, err := g.store.End(ctx, p.ID, approvals.Void, cause, "", "")
+		return err
+	})
+	if err != nil && !isFinal(err) {
+		return &stuck{sayStuckStore}
+	}
+	return errSettled
+}
+
+// claim takes the one right to run. With no clear reply it is not taken for won;
+// if it was, it is given back as not run.
+func (g *Gate) claim(ctx context.Context, c *claimed) error {
+	nonce := newID()
+	d := c.parked.Envelope.Digest()
+	err := g.insist(ctx, func(ctx context.Context) (err error) {
+		c.grant, err = g.store.Claim(ctx, c.parked.ID, c.parked.Rev, d, nonce)
+		return err
+	})
+	switch {
+	case err == nil:
+		if c.grant.Lease <= 0 {
+			c.grant.Lease = g.set.Lease
+		}
+		return nil
+	case errors.Is(err, approvals.Moved):
+		return approvals.Moved
+	case isFinal(err):
+		return errSettled
+	}
+	g.log.Warn("a claim has no clear reply; the call is not run", "approval", c.parked.ID, "error", err)
+	g.finishLater(approvals.Grant{ID: c.parked.ID, Nonce: nonce, Owner: g.ledger.ID()},
+		approvals.Outcome{State: approvals.NotRun, Cause: approvals.CauseNeverStarted})
+	return &stuck{sayStuckStore}
+}
+
+// renew makes the lease whole and returns the moment before which bytes may be
+// written: half a lease after the renewal was sent.
+func (g *Gate) renew(ctx context.Context, grant approvals.Grant) (before time.Time, err error) {
+	err = g.insist(ctx, func(ctx context.Context) error {
+		before = time.Now().Add(grant.Lease / 2)
+		return g.store.Renew(ctx, grant)
+	})
+	return before, err
+}
+
+// keep renews the lease at a third while the call runs. A lease that is lost
+// then changes nothing: the call was sent, and its end is accepted by the
+// claim's nonce.
+func (g *Gate) keep(ctx context.Context, grant approvals.Grant) {
+	tick := time.NewTicker(max(grant.Lease/3, time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		one, cancel := context.WithTimeout(ctx, max(grant.Lease/3, time.Second))
+		err := g.store.Renew(one, grant)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			g.log.Warn("the lease of a running call could not be renewed", "approval", grant.ID, "error", err)
+		}
+	}
+}
+
+// start makes the beginning of the execution durable: who agreed, and what they
+// were shown.
+func (g *Gate) start(c *claimed) error {
+	r := g.claimRecord(ledger.ExecStart, c.parked)
+	r.Approval = approvalOf(c.parked.Ticket)
+	err := g.writeLate(r)
+	fault.Point("exec_start.after")
+	return err
+}
+
+// leaveToRun is everything between exec_start and the first byte. The error's
+// outcome is what becomes of the approval.
+func (g *Gate) leaveToRun(ctx context.Context, c *claimed) (permit, outcome) {
+	notRun := func(why string) outcome { return outcome{status: statusNotRun, errorType: why} }
+	before, err := g.renew(ctx, c.grant)
+	if err != nil {
+		g.log.Warn("a claim was lost before its call was sent", "approval", c.parked.ID, "error", err)
+		return permit{}, notRun(approvals.CauseOverslept)
+	}
+	fault.Point("renew.after")
+	call := c.parked.Envelope.Call
+	if st := g.state.Load(); st.Upstreams[call.Server] != nil && st.Upstreams[call.Server].Generation() != c.gen {
+		cat, err := g.catalogue(ctx, st.Upstreams[call.Server], 0)
+		if err != nil {
+			return permit{}, notRun(approvals.CauseNotSent)
+		}
+		if def, ok := cat.find(call.Tool); !ok || def.digest != c.parked.Envelope.ToolDef {
+			return permit{}, notRun(approvals.CauseTool)
+		}
+	}
+	p, err := g.leaveFor(call, c, before)
+	if err != nil {
+		g.log.Warn("an approved call was stopped by the last check", "approval", c.parked.ID, "error", err)
+		return permit{}, notRun(approvals.CausePolicy)
+	}
+	if now := time.Now(); !now.Before(before) || !now.Round(0).Before(before.Round(0)) {
+		return permit{}, notRun(approvals.CauseOverslept)
+	}
+	return p, outcome{}
+}
+
+// isFinal tells whether an error is a conflict that a second try would meet
+// again. "Unavailable" is not: it leaves open what happened.
+func isFinal(err error) bool {
+	c, ok := approvals.AsConflict(err)
+	return ok && c != approvals.StoreUnavailable && c != approvals.Moved
+}
+
+// storeTimeout bounds one call to the store.
+const storeTimeout = 5 * time.Second
+
+// insist repeats a step until its reply is known, a few times. Every step is
+// safe to send twice.
+func (g *Gate) insist(ctx context.Context, step func(context.Context) error) error {
+	pause := 50 * time.Millisecond
+	for try := 1; ; try++ {
+		one, cancel := context.WithTimeout(ctx, storeTimeout)
+		err := step(one)
+		cancel()
+		if err == nil || isFinal(err) || errors.Is(err, approvals.Moved) || try == 4 {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+			pause *= 3
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+	}
+}

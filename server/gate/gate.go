@@ -1,0 +1,213 @@
+package gate
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/countersign-mcp/countersign/approvals"
+	"github.com/countersign-mcp/countersign/approvals/action"
+	"github.com/countersign-mcp/countersign/approvals/keys"
+	"github.com/countersign-mcp/countersign/approvals/ledger"
+	"github.com/countersign-mcp/countersign/server/policy"
+	"github.com/countersign-mcp/countersign/server/upstream"
+)
+
+// Store is what the gate needs of the store of approvals. Every method may be
+// sent twice with the same nonce; an error that is not an approvals.Conflict
+// never means that nothing was written.
+type Store interface {
+	Park(ctx context.Context, p approvals.Park) (t approvals.Ticket, fresh bool, err error)
+	Wait(ctx context.Context, id string, rev uint64) (approvals.Ticket, error)
+	Ticket(ctx context.Context, id string) (approvals.Ticket, error)
+	Load(ctx context.Context, id string, who action.Actor) (approvals.Parked, error)
+	Recount(p approvals.Parked) error
+	Claim(ctx context.Context, id string, rev uint64, d action.Digest, nonce string) (approvals.Grant, error)
+	Renew(ctx context.Context, g approvals.Grant) error
+	Finish(ctx context.Context, g approvals.Grant, o approvals.Outcome) (approvals.Ticket, error)
+	End(ctx context.Context, id string, to approvals.State, cause, by, why string) (approvals.Ticket, error)
+	Claims(ctx context.Context, owner string) ([]approvals.Grant, error)
+	NotifierAlive(ctx context.Context) (bool, error)
+}
+
+// Ledger is what the gate needs of this process's own ledger.
+type Ledger interface {
+	ID() string
+	Append(ctx context.Context, recs ...ledger.Record) (ledger.Pos, error)
+	Started(id string) bool
+}
+
+// Upstream is one MCP server; *upstream.Upstream is one.
+type Upstream interface {
+	Do(ctx context.Context, r upstream.Request) (json.RawMessage, error)
+	Tools(ctx context.Context) ([]json.RawMessage, error)
+	Generation() uint64
+	Info() upstream.Info
+	Identity() action.Digest
+}
+
+// State is what a reload exchanges as a whole. It is not changed after Load.
+type State struct {
+	Policy    *policy.Set // bound to the upstreams' names
+	Roster    *approvals.Roster
+	Upstreams map[string]Upstream
+}
+
+// Settings are the numbers of the configuration. Zero values mean the defaults.
+type Settings struct {
+	Hold        time.Duration            // how long a call waits at most, with its run; default 45 s
+	Holds       map[string]time.Duration // by clientInfo.name
+	ExecTimeout time.Duration            // of one execution; default 10 m
+	Lease       time.Duration            // of a claim; default 30 s
+	NoCollect   bool                     // countersign_collect is not offered
+	// RefuseAsError makes the ends of an approval JSON-RPC errors (-32602)
+	// instead of isError results.
+	RefuseAsError bool
+	Caps          approvals.Caps
+	ReviewArgs    int // bytes of a reviewed call's arguments; default 1 MiB
+	Waiters       int // on one approval in this process; default 8
+}
+
+// Config is what New needs; Adopt alone may be nil.
+type Config struct {
+	Store    Store
+	Ledger   Ledger
+	Ring     *keys.Ring
+	Log      *slog.Logger
+	State    State
+	Settings Settings
+	// Adopt takes the ledgers of dead processes, for Recover.
+	Adopt func() ([]*ledger.Dead, error)
+}
+
+// Gate is the pipeline. It is safe for concurrent use.
+type Gate struct {
+	store    Store
+	ledger   Ledger
+	ring     *keys.Ring
+	log      *slog.Logger
+	set      Settings
+	adopt    func() ([]*ledger.Dead, error)
+	state    atomic.Pointer[State]
+	gates    gates
+	lists    singleflight.Group
+	listings sync.Map // Upstream → *catalogue, the last one
+
+	life context.Context // ends with Close; background work lives by it
+	stop context.CancelFunc
+
+	mu      sync.Mutex
+	closing bool
+	work    sync.WaitGroup // executions and their finishing
+	runs    map[string]*run
+	desks   map[string]*desk
+}
+
+// New makes a gate. It starts nothing.
+func New(c Config) (*Gate, error) {
+	if c.Store == nil || c.Ledger == nil || c.Ring == nil || c.Log == nil {
+		return nil, errors.New("gate: store, ledger, ring and log are required")
+	}
+	s := c.Settings
+	s.Hold = cmp.Or(s.Hold, 45*time.Second)
+	s.ExecTimeout = cmp.Or(s.ExecTimeout, 10*time.Minute)
+	s.Lease = cmp.Or(s.Lease, 30*time.Second)
+	s.ReviewArgs = cmp.Or(s.ReviewArgs, 1<<20)
+	s.Waiters = cmp.Or(s.Waiters, 8)
+	s.Caps.Parked = cmp.Or(s.Caps.Parked, approvals.DefaultCaps.Parked)
+	s.Caps.NewPerHour = cmp.Or(s.Caps.NewPerHour, approvals.DefaultCaps.NewPerHour)
+	s.Caps.Total = cmp.Or(s.Caps.Total, approvals.DefaultCaps.Total)
+	g := &Gate{
+		store: c.Store, ledger: c.Ledger, ring: c.Ring, log: c.Log, set: s, adopt: c.Adopt,
+		gates: theGates(), runs: map[string]*run{}, desks: map[string]*desk{},
+	}
+	g.life, g.stop = context.WithCancel(context.Background())
+	g.Load(c.State)
+	return g, nil
+}
+
+// Load exchanges policy, people and upstreams at once. Calls that were judged
+// before are judged again by the new state right before they are forwarded.
+func (g *Gate) Load(s State) {
+	s.Upstreams = maps.Clone(s.Upstreams)
+	if s.Roster == nil {
+		s.Roster, _ = approvals.NewRoster(nil, nil) // nobody: no error is possible
+	}
+	old := g.state.Swap(&s)
+	if old == nil {
+		return
+	}
+	for name, up := range old.Upstreams {
+		if s.Upstreams[name] != up {
+			g.listings.Delete(up)
+		}
+	}
+}
+
+// Fronts lists the upstreams' names.
+func (g *Gate) Fronts() []string { return slices.Sorted(maps.Keys(g.state.Load().Upstreams)) }
+
+// Info is what a front's upstream said of itself; empty where there are several
+// behind it or nothing is known yet.
+func (g *Gate) Info(front string) Info {
+	st := g.state.Load()
+	if front == "" {
+		front = st.only()
+	}
+	up := st.Upstreams[front]
+	if up == nil {
+		return Info{}
+	}
+	i := up.Info()
+	return Info{Name: i.Name, Version: i.Version, Instructions: i.Instructions}
+}
+
+// only is the name of the one upstream, or "".
+func (s *State) only() string {
+	if len(s.Upstreams) != 1 {
+		return ""
+	}
+	for name := range s.Upstreams {
+		return name
+	}
+	return ""
+}
+
+// Close refuses new calls, waits for the executions that are under way until ctx
+// ends, and stops the background work. What is left undone is found by Recover
+// in the next process.
+func (g *Gate) Close(ctx context.Context) error {
+	g.mu.Lock()
+	g.closing = true
+	g.mu.Unlock()
+	done := make(chan struct{})
+	go func() { g.work.Wait(); close(done) }()
+	var err error
+	select {
+	case <-done:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	g.stop()
+	return err
+}
+
+// begin counts a piece of work that Close waits for; false when it is too late.
+func (g *Gate) begin() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closing {
+		return false
+	}
+	g.work.Add(1)
+	return true
+}

@@ -1,0 +1,188 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/countersign-mcp/countersign/approvals"
+	"github.com/countersign-mcp/countersign/approvals/action"
+	"github.com/countersign-mcp/countersign/approvals/fault"
+	"github.com/countersign-mcp/countersign/approvals/keys"
+	"github.com/countersign-mcp/countersign/approvals/ledger"
+	"github.com/countersign-mcp/countersign/server/redact"
+)
+
+// review parks a call that people have to agree to, and waits with it.
+func (k *call) review(ctx context.Context) Answer {
+	who, no := k.requester()
+	if no == nil {
+		no = k.mayPark(ctx)
+	}
+	if no != nil {
+		return k.refuse(ctx, *no)
+	}
+	p := k.parking(who)
+	d := k.decision("review", "")
+	d.EnvelopeDigest = k.g.ring.MAC(keys.Bound, digestOf(p.Envelope))
+	if err := k.g.write(ctx, d); err != nil {
+		return k.noLedger(err)
+	}
+	fault.Point("park.before")
+	t, fresh, err := k.park(ctx, p)
+	if err != nil {
+		return k.notParked(err)
+	}
+	fault.Point("park.after")
+	if !fresh {
+		if err := k.attach(ctx, t.ID); err != nil {
+			return k.noLedger(err)
+		}
+	}
+	return k.hold(ctx, t)
+}
+
+func digestOf(e action.Envelope) []byte { return e.Digest().Bytes() }
+
+// park sends the request until its reply is known, with one nonce: a lost reply
+// does not park twice.
+func (k *call) park(ctx context.Context, p approvals.Park) (t approvals.Ticket, fresh bool, err error) {
+	err = k.g.insist(ctx, func(ctx context.Context) error {
+		t, fresh, err = k.g.store.Park(ctx, p)
+		return err
+	})
+	return t, fresh, err
+}
+
+// attach records that this call waits for an approval that another one parked.
+func (k *call) attach(ctx context.Context, id string) error {
+	r := k.record(ledger.Attached)
+	r.To = id
+	return k.g.write(ctx, r)
+}
+
+// people are those whom a call counts as asked by.
+type people struct {
+	requester string   // the person behind the actor; "" when unmapped
+	excluded  []string // who may not approve: the requester and the owners
+}
+
+func (s *State) people(a action.Actor) people {
+	p := people{requester: s.Roster.ByActor(a.ID)}
+	if p.requester != "" {
+		p.excluded = append(p.excluded, p.requester)
+	}
+	for _, o := range a.Owners {
+		if o != "" && !slices.Contains(p.excluded, o) {
+			p.excluded = append(p.excluded, o)
+		}
+	}
+	return p
+}
+
+// requester refuses a call whose requester can't be kept from approving it,
+// because nobody knows who that is.
+func (k *call) requester() (people, *refusal) {
+	p := k.st.people(k.c.Actor)
+	if len(p.excluded) > 0 {
+		return p, nil
+	}
+	for _, r := range k.verdict.Routes {
+		if !r.AllowRequester {
+			return p, &refusal{code: codeParams, reason: "requester_unknown", message: sayRequester}
+		}
+	}
+	return p, nil
+}
+
+// mayPark looks at what would make parking pointless.
+func (k *call) mayPark(ctx context.Context) *refusal {
+	if len(k.c.Args) > k.g.set.ReviewArgs {
+		return &refusal{code: codeParams, reason: "arguments_too_big",
+			message: fmt.Sprintf(sayTooBig, k.g.set.ReviewArgs)}
+	}
+	alive, err := k.g.store.NotifierAlive(ctx)
+	if err != nil {
+		k.g.log.Warn("the store can't be asked for living notifiers", "error", err)
+		return &refusal{code: codeInternal, reason: "store_unavailable", message: sayNoStore}
+	}
+	if !alive {
+		return &refusal{code: codeParams, reason: "no_notifier", message: sayNoNotifier}
+	}
+	return nil
+}
+
+// parking is what the store is asked to keep: the envelope, and what people are
+// shown of it.
+func (k *call) parking(who people) approvals.Park {
+	up := k.st.Upstreams[k.c.Server]
+	info := up.Info()
+	e := action.Envelope{
+		V: action.EnvelopeVersion, OperationID: k.op, Call: k.c, Tier: k.verdict.Tier,
+		ServerID: up.Identity(), ServerName: info.Name + " " + info.Version,
+		Manifest: k.cat.manifest, ToolDef: k.tool.digest, Policy: k.verdict.Policy,
+	}
+	p := approvals.Park{
+		Nonce: k.op, Requester: who.requester, Caps: k.g.set.Caps,
+		Links: every(k.verdict.Routes, "approve", func(r approvals.Route) string { return r.Links }),
+		Run:   every(k.verdict.Routes, runOnApprove, func(r approvals.Route) string { return r.Run }),
+	}
+	for _, why := range carried(k.verdict) {
+		e.Rules = append(e.Rules, why.ID)
+		p.Rules = append(p.Rules, why.ID+": "+why.Text)
+	}
+	for _, r := range k.verdict.Routes {
+		e.Routes = append(e.Routes, r.Name)
+		p.Requirements = append(p.Requirements, r.Require(who.excluded))
+		for _, ch := range r.Channels {
+			if !slices.Contains(p.Channels, ch) {
+				p.Channels = append(p.Channels, ch)
+			}
+		}
+		if r.OnCancel == withdraw { // one route that wants it is enough: it runs less, never more
+			p.OnCancel = withdraw
+		}
+	}
+	p.Envelope = e
+	rules := redact.Rules(k.st.Policy.Rules(k.c.Server, k.c.Tool))
+	p.Title, p.View = redact.Render(k.c, rules, func(b []byte) string { return k.g.ring.MAC(keys.Value, b) })
+	return p
+}
+
+const (
+	withdraw     = "withdraw"
+	runOnApprove = "on_approve"
+)
+
+// every is want where each route has it, else "".
+func every(routes []approvals.Route, want string, of func(approvals.Route) string) string {
+	for _, r := range routes {
+		if of(r) != want {
+			return ""
+		}
+	}
+	if len(routes) == 0 {
+		return ""
+	}
+	return want
+}
+
+// notParked says why a call could not be parked. The decision is on the ledger
+// already, so what follows is written as the call's end.
+func (k *call) notParked(err error) Answer {
+	no := refusal{code: codeInternal, reason: "store_unavailable", message: sayNoStore}
+	if c, ok := approvals.AsConflict(err); ok {
+		switch c {
+		case approvals.TooMany:
+			no = refusal{code: codeParams, reason: "too_many_pending", message: sayTooMany}
+		case approvals.StoreUnavailable:
+		default:
+			no = refusal{code: codeInternal, reason: string(c), message: sayNotParked}
+		}
+	}
+	k.g.log.Warn("a call could not be parked", "operation", k.op, "reason", no.reason, "error", err)
+	if err := k.g.writeLate(k.result(outcome{status: statusNotRun, errorType: no.reason})); err != nil {
+		return k.noLedger(err)
+	}
+	return no.answer()
+}

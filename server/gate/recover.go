@@ -1,0 +1,88 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/countersign-mcp/countersign/approvals"
+	"github.com/countersign-mcp/countersign/approvals/ledger"
+)
+
+// Recover settles the claims of processes that died. It takes their ledgers and
+// ends each claim by what is in them: without an exec_start the call never left,
+// with one alone nobody can know, with a result its end is known and its body
+// lost. With an error some are left; call it again.
+func (g *Gate) Recover(ctx context.Context) error {
+	if g.adopt == nil {
+		return nil
+	}
+	dead, err := g.adopt()
+	errs := []error{err}
+	for _, d := range dead {
+		if err := g.settle(ctx, d); err != nil {
+			errs = append(errs, fmt.Errorf("settling the claims of %s: %w", d.ID, err))
+		}
+		d.Release()
+	}
+	return errors.Join(errs...)
+}
+
+func (g *Gate) settle(ctx context.Context, d *ledger.Dead) error {
+	grants, err := g.store.Claims(ctx, d.ID)
+	if err != nil || len(grants) == 0 {
+		return err
+	}
+	if err := d.Load(); err != nil {
+		return err
+	}
+	var errs []error
+	for _, grant := range grants {
+		errs = append(errs, g.settleOne(ctx, d, grant))
+	}
+	return errors.Join(errs...)
+}
+
+func (g *Gate) settleOne(ctx context.Context, d *ledger.Dead, grant approvals.Grant) error {
+	end, status := verdictOf(d, grant.ID)
+	r := ledger.Record{
+		Event: ledger.Recovered, OperationID: grant.ID, Status: status, ErrorType: end.Cause, File: d.ID,
+		Server: ledger.Clean(grant.Ticket.Server), Tool: ledger.Clean(grant.Ticket.Tool),
+		Actor:    ledger.Clean(grant.Ticket.Actor),
+		Approval: &ledger.Approval{ID: grant.ID, State: string(end.State), Cause: end.Cause},
+	}
+	if err := g.write(ctx, r); err != nil {
+		return err
+	}
+	err := g.insist(ctx, func(ctx context.Context) error {
+		_, err := g.store.Finish(ctx, grant, end)
+		return err
+	})
+	if isFinal(err) {
+		g.log.Warn("a claim of a dead process is settled already", "approval", grant.ID, "error", err)
+		return nil
+	}
+	if err == nil {
+		g.log.Info("a claim of a dead process was settled", "approval", grant.ID, "state", end.State)
+	}
+	return err
+}
+
+// verdictOf says what a dead process's ledger knows of a claim.
+func verdictOf(d *ledger.Dead, id string) (approvals.Outcome, string) {
+	if status, ok := d.Result(id); ok {
+		switch status {
+		case ledger.StatusOK:
+			return approvals.Outcome{State: approvals.Succeeded, Cause: approvals.CauseBodyLost}, status
+		case ledger.StatusToolError, ledger.StatusProtocolError:
+			return approvals.Outcome{State: approvals.Failed, Cause: approvals.CauseBodyLost}, status
+		case ledger.StatusNotRun:
+			return approvals.Outcome{State: approvals.NotRun, Cause: approvals.CauseNotSent}, status
+		}
+		return approvals.Outcome{State: approvals.Unknown, Cause: approvals.CauseNoAnswer}, status
+	}
+	if !d.Started(id) {
+		return approvals.Outcome{State: approvals.NotRun, Cause: approvals.CauseNeverStarted}, ledger.StatusNotRun
+	}
+	return approvals.Outcome{State: approvals.Unknown, Cause: approvals.CauseOwnerLost}, ledger.StatusUnknown
+}
