@@ -191,16 +191,16 @@ func (c *child) progress(f frame, n int) {
 func (c *child) released(ctx context.Context, name string) bool {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for {
+	for ctx.Err() == nil {
 		if _, err := os.Stat(filepath.Join(c.dir, releasePrefix+name)); !errors.Is(err, fs.ErrNotExist) {
 			return true
 		}
 		select {
 		case <-ctx.Done():
-			return false
 		case <-tick.C:
 		}
 	}
+	return false
 }
 
 func (c *child) tools() []string {

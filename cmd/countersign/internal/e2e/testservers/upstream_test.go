@@ -141,10 +141,14 @@ func TestUpstreamObeysACancellation(t *testing.T) {
 	if err := u.WaitReceived(t.Context(), "notifications/cancelled", 1); err != nil {
 		t.Fatal(err)
 	}
+	// The child takes its lines in order: after this answer it has obeyed.
+	if _, err := c.Request(t.Context(), "ping", nil, Extra{}); err != nil {
+		t.Fatal(err)
+	}
 	if err := u.Release("never"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Request(t.Context(), "ping", nil, Extra{}); err != nil {
+	if _, err := c.Call(t.Context(), "do_thing", Do{Wait: "never"}.Args(), Extra{}); err != nil {
 		t.Fatal(err)
 	}
 	cancel()
