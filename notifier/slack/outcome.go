@@ -63,9 +63,9 @@ func outcome(t approvals.Ticket) []sentence {
 	case approvals.Executing:
 		add(strong("Running now."))
 	case approvals.Succeeded:
-		add(ended(t, strong("It ran"), say(" and the tool reported success"))...)
+		add(ended(t, strong("It ran"), say(reported(t, "success")))...)
 	case approvals.Failed:
-		add(ended(t, strong("It ran"), say(" and the tool reported an error"))...)
+		add(ended(t, strong("It ran"), say(reported(t, "an error")))...)
 	case approvals.NotRun:
 		add(ended(t, strong("It was not run"), say(because(t.Cause)))...)
 	case approvals.Unknown:
@@ -91,13 +91,21 @@ func outcome(t approvals.Ticket) []sentence {
 		add(ended(t, by(t, "Taken back", say(", not run"))...)...)
 	}
 	if t.Cause == approvals.CauseResolved && t.By != "" {
-		add(say("Closed by hand by "), who(t.By), say("."))
+		add(say("This is known from "), who(t.By), say(", who closed it by hand."))
 	}
 	if t.Reason != "" {
 		words, _ := line(t.Reason, mostReason)
 		add(say("Reason: "), quote(words))
 	}
 	return out
+}
+
+// reported is what the tool said, which nobody knows when a person closed it.
+func reported(t approvals.Ticket, what string) string {
+	if t.Cause == approvals.CauseResolved {
+		return ""
+	}
+	return " and the tool reported " + what
 }
 
 // ended closes a sentence with the moment of the end.

@@ -47,30 +47,42 @@ func visible(s string, lines bool) string {
 const spaceRun = 4
 
 // line makes a stranger's text fit for one line of at most most bytes as they
-// count on the wire. It says whether all of it is there.
+// count on the wire. It says whether all of it is there. What is beyond the limit
+// costs nothing.
 func line(s string, most int) (string, bool) {
-	s = visible(s, false)
 	var b strings.Builder
+	size, keep := 0, 0 // keep: where to cut so that an ellipsis fits
+	put := func(part string) bool {
+		n := wireLen(part)
+		if size+n > most {
+			return false
+		}
+		b.WriteString(part)
+		if size += n; size <= most-len("…") {
+			keep = b.Len()
+		}
+		return true
+	}
 	for s != "" {
-		n := len(s) - len(strings.TrimLeft(s, " "))
-		if n > spaceRun {
-			fmt.Fprintf(&b, "⟦%d spaces⟧", n)
-			s = s[n:]
-			continue
+		part, rest := next(s)
+		if !put(part) {
+			return b.String()[:keep] + "…", false
 		}
-		end := strings.Index(s[n:], " ")
-		if end < 0 {
-			end = len(s) - n
-		}
-		b.WriteString(s[:n+end])
-		s = s[n+end:]
+		s = rest
 	}
-	s = b.String()
-	cut := prefix(s, most)
-	if len(cut) == len(s) {
-		return s, true
+	return b.String(), true
+}
+
+// next takes one rune, or a run of spaces, off s and shows it.
+func next(s string) (part, rest string) {
+	if n := len(s) - len(strings.TrimLeft(s, " ")); n > spaceRun {
+		return fmt.Sprintf("⟦%d spaces⟧", n), s[n:]
 	}
-	return prefix(s, most-len("…")) + "…", false
+	r, n := utf8.DecodeRuneInString(s)
+	if invisible(r) {
+		return fmt.Sprintf("⟦U+%04X⟧", r), s[n:]
+	}
+	return string(r), s[n:]
 }
 
 // prefix is the longest beginning of whole runes whose JSON form has at most most
