@@ -1,0 +1,390 @@
+package demo
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Attack parks a call and plays the attacks against it, before and after a
+// person approves it. Each prints a line. The error says how many succeeded;
+// that the call ran exactly once in the end is one of them.
+func Attack(ctx context.Context, p Parts) error {
+	ctx, cancel := context.WithTimeout(ctx, storyTime)
+	defer cancel()
+	a, err := connect(ctx, p.MCPURL, p.Token)
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	other, err := connect(ctx, p.MCPURL, p.OtherToken)
+	if err != nil {
+		return err
+	}
+	defer other.close()
+	ended, l, err := p.park(ctx, a)
+	if err != nil {
+		return err
+	}
+	k := &attacker{p: p, l: l, agent: a, other: other}
+	if err := k.all(ctx, k.before()); err != nil {
+		return err
+	}
+	if err := k.approve(ctx); err != nil {
+		return err
+	}
+	end := <-ended // finish ends with ctx
+	if end.err != nil {
+		return end.err
+	}
+	if end.told.isError {
+		return fmt.Errorf("after the attacks, the approved call did not run: %s", end.told.text)
+	}
+	p.say("\nThe call ran; the agent is told: %s\n", indent(end.told.text))
+	if err := k.all(ctx, k.after()); err != nil {
+		return err
+	}
+	if k.succeeded > 0 {
+		return fmt.Errorf("%d of %d attacks were not refused", k.succeeded, k.played)
+	}
+	p.say("\nAll %d attacks were refused. cancel_order has run once.", k.played)
+	return p.showLedger(ctx, l.Approval)
+}
+
+// attacker holds what the attacks need.
+type attacker struct {
+	p            Parts
+	l            Link
+	agent, other *agent
+	genuine      signed // the approval that was taken
+
+	played, succeeded int
+}
+
+// signed is a callback's headers and body.
+type signed struct {
+	h    http.Header
+	body []byte
+}
+
+// attack is one attempt. It returns how it was refused; an empty answer means
+// that it was not. An error means that it could not be tried.
+type attack struct {
+	name string
+	try  func(ctx context.Context) (refusal string, err error)
+}
+
+func (k *attacker) all(ctx context.Context, list []attack) error {
+	for _, at := range list {
+		refusal, err := at.try(ctx)
+		if err != nil {
+			return fmt.Errorf("%s could not be tried: %w", at.name, err)
+		}
+		k.played++
+		if refusal == "" {
+			k.succeeded++
+			k.p.say("NOT refused: %s", at.name)
+			continue
+		}
+		k.p.say("refused: %s (%s)", at.name, refusal)
+	}
+	return nil
+}
+
+// refusedAs is the refusal of a plain request, if it got that status.
+func refusedAs(status int) func(reply, error) (string, error) {
+	return func(r reply, err error) (string, error) {
+		if err != nil || r.status != status {
+			return "", err
+		}
+		return fmt.Sprintf("HTTP %d", r.status), nil
+	}
+}
+
+// before are the attacks on a call that waits.
+func (k *attacker) before() []attack {
+	return append(k.forgedCallbacks(), append(k.wrongPeople(), k.wayIn()...)...)
+}
+
+// callback sends a decision that is bent in one way.
+func (k *attacker) callback(ctx context.Context, secret string, at time.Time, body []byte) (reply, error) {
+	h, err := sign(secret, "msg_"+random(base64.RawURLEncoding.EncodeToString), at, body)
+	if err != nil {
+		return reply{}, err
+	}
+	return post(ctx, k.p.callbackURL(), h, body)
+}
+
+func (k *attacker) forgedCallbacks() []attack {
+	yes := func() []byte { return decide(k.l, Approve, "you", "") }
+	otherSecret := "whsec_" + random(base64.StdEncoding.EncodeToString)
+	return []attack{
+		{"an approval without a signature", func(ctx context.Context) (string, error) {
+			return refusedAs(401)(post(ctx, k.p.callbackURL(), http.Header{"Content-Type": {"application/json"}}, yes()))
+		}},
+		{"an approval signed with another secret", func(ctx context.Context) (string, error) {
+			return refusedAs(401)(k.callback(ctx, otherSecret, time.Now(), yes()))
+		}},
+		{"an approval signed ten minutes ago", func(ctx context.Context) (string, error) {
+			return refusedAs(401)(k.callback(ctx, k.p.CallbackSecret, time.Now().Add(-10*time.Minute), yes()))
+		}},
+		{"an approval signed for ten minutes from now", func(ctx context.Context) (string, error) {
+			return refusedAs(401)(k.callback(ctx, k.p.CallbackSecret, time.Now().Add(10*time.Minute), yes()))
+		}},
+		{"a signed denial turned into an approval on its way", func(ctx context.Context) (string, error) {
+			body := decide(k.l, Deny, "you", "")
+			h, err := sign(k.p.CallbackSecret, "msg_turned", time.Now(), body)
+			if err != nil {
+				return "", err
+			}
+			turned := []byte(strings.Replace(string(body), `"deny"`, `"approve"`, 1))
+			return refusedAs(401)(post(ctx, k.p.callbackURL(), h, turned))
+		}},
+		{"an approval of another call's digest", func(ctx context.Context) (string, error) {
+			l := k.l
+			l.Digest = flip(l.Digest)
+			return refusedAs(422)(k.callback(ctx, k.p.CallbackSecret, time.Now(), decide(l, Approve, "you", "")))
+		}},
+		{"an approval with two answers in one body", func(ctx context.Context) (string, error) {
+			body := strings.Replace(string(yes()), `"decision":`, `"decision":"deny","decision":`, 1)
+			return refusedAs(422)(k.callback(ctx, k.p.CallbackSecret, time.Now(), []byte(body)))
+		}},
+	}
+}
+
+// flip changes the last character of a digest.
+func flip(digest string) string {
+	if digest == "" {
+		return "x"
+	}
+	last := "A"
+	if strings.HasSuffix(digest, last) {
+		last = "B"
+	}
+	return digest[:len(digest)-1] + last
+}
+
+func (k *attacker) wrongPeople() []attack {
+	return []attack{
+		{"the requester's own approval", func(ctx context.Context) (string, error) {
+			return refusedAs(403)(k.p.click(ctx, k.l, Approve, "ana", ""))
+		}},
+		{"the approval of somebody who is not on the route", func(ctx context.Context) (string, error) {
+			return refusedAs(403)(k.p.click(ctx, k.l, Approve, "bob", ""))
+		}},
+		{"the approval of somebody whom nobody knows", func(ctx context.Context) (string, error) {
+			return refusedAs(403)(k.p.click(ctx, k.l, Approve, "root", ""))
+		}},
+		{"a form sent to the page from another site", func(ctx context.Context) (string, error) {
+			return refusedAs(403)(k.form(ctx, http.Header{"Origin": {"https://evil.test"}, "Sec-Fetch-Site": {"cross-site"}}))
+		}},
+		{"a form without what the page gave out", func(ctx context.Context) (string, error) {
+			return refusedAs(409)(k.form(ctx, http.Header{}))
+		}},
+		{"a link checker that opens the link", k.opensLink},
+	}
+}
+
+// form answers the page without having drawn it.
+func (k *attacker) form(ctx context.Context, h http.Header) (reply, error) {
+	h.Set("Content-Type", "application/x-www-form-urlencoded")
+	v := url.Values{"decision": {Approve}, "confirm": {"read"}, "nonce": {"guessed"}}
+	return post(ctx, k.l.URL, h, []byte(v.Encode()))
+}
+
+// opensLink follows the link as mail filters do. That this decided nothing shows
+// when the person's own answer is taken as the first one.
+func (k *attacker) opensLink(ctx context.Context) (string, error) {
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodGet} {
+		r, err := request(ctx, method, k.l.URL, http.Header{}, nil)
+		if err != nil {
+			return "", err
+		}
+		if r.status != http.StatusOK {
+			return "", fmt.Errorf("the page answers HTTP %d", r.status)
+		}
+	}
+	n, err := k.p.ran("cancel_order")
+	if err != nil || n != 0 {
+		return "", err
+	}
+	return "nothing is decided", nil
+}
+
+// wayIn are attempts to reach the tool, or another's answer, past the approval.
+func (k *attacker) wayIn() []attack {
+	return []attack{
+		{"a call without a token", func(ctx context.Context) (string, error) {
+			return refusedAs(401)(k.raw(ctx, "", nil, "lookup_order", rawCall("lookup_order")))
+		}},
+		{"a call with a token that was made up", func(ctx context.Context) (string, error) {
+			return refusedAs(401)(k.raw(ctx, "demo-guess", nil, "lookup_order", rawCall("lookup_order")))
+		}},
+		{"a call from a web page of another site", func(ctx context.Context) (string, error) {
+			return refusedAs(403)(k.raw(ctx, k.p.Token, http.Header{"Origin": {"https://evil.test"}}, "lookup_order", rawCall("lookup_order")))
+		}},
+		{"a call of a tool that is not listed", func(ctx context.Context) (string, error) {
+			t, err := k.agent.call(ctx, "drop_all_orders", map[string]any{})
+			return refusedBy(t, err, t.code != 0)
+		}},
+		{"two names in one call, one harmless", func(ctx context.Context) (string, error) {
+			return k.smuggle(ctx, `"name":"lookup_order","name":"cancel_order"`)
+		}},
+		{"a second name in capitals", func(ctx context.Context) (string, error) {
+			return k.smuggle(ctx, `"name":"lookup_order","Name":"cancel_order"`)
+		}},
+		{"another agent that collects the call", func(ctx context.Context) (string, error) {
+			t, err := k.other.call(ctx, "countersign_collect", map[string]any{"approval_id": k.l.Approval})
+			return refusedBy(t, err, t.isError && !t.waiting())
+		}},
+	}
+}
+
+func refusedBy(t told, err error, refused bool) (string, error) {
+	if err != nil || !refused {
+		return "", err
+	}
+	if t.code != 0 {
+		return fmt.Sprintf("error %d", t.code), nil
+	}
+	return "an error result", nil
+}
+
+// rawMeta is what a request of protocol 2026-07-28 carries.
+const rawMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"attacker","version":"1"}}`
+
+func rawCall(name string) string { return rawCallWith(`"name":"` + name + `"`) }
+
+func rawCallWith(names string) string {
+	return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{` + names + `,"arguments":{"order_id":"4418"},` + rawMeta + `}}`
+}
+
+// raw sends bytes that no client library would.
+func (k *attacker) raw(ctx context.Context, token string, h http.Header, name, body string) (reply, error) {
+	if h == nil {
+		h = http.Header{}
+	}
+	h.Set("Content-Type", "application/json")
+	h.Set("Accept", "application/json, text/event-stream")
+	h.Set("Mcp-Protocol-Version", "2026-07-28")
+	h.Set("Mcp-Method", "tools/call")
+	h.Set("Mcp-Name", name)
+	if token != "" {
+		h.Set("Authorization", "Bearer "+token)
+	}
+	return post(ctx, k.p.MCPURL, h, []byte(body))
+}
+
+// smuggle sends one call under two names, with each of them in the header. The
+// same request with one name has to work, or the refusal would prove nothing.
+func (k *attacker) smuggle(ctx context.Context, names string) (string, error) {
+	control, err := k.raw(ctx, k.p.Token, nil, "lookup_order", rawCall("lookup_order"))
+	if err != nil {
+		return "", err
+	}
+	if control.status != http.StatusOK || rpcError(control.body) != 0 {
+		return "", fmt.Errorf("the same request with one name is not answered: HTTP %d: %s", control.status, control.body)
+	}
+	var code int64
+	for _, name := range []string{"lookup_order", "cancel_order"} {
+		r, err := k.raw(ctx, k.p.Token, nil, name, rawCallWith(names))
+		if err != nil {
+			return "", err
+		}
+		if code = rpcError(r.body); code == 0 {
+			return "", nil
+		}
+	}
+	return fmt.Sprintf("error %d", code), nil
+}
+
+// rpcError is the code of a JSON-RPC error; 0 when the body is none.
+func rpcError(body string) int64 {
+	var m struct {
+		Error *struct {
+			Code int64 `json:"code"`
+		} `json:"error"`
+	}
+	if json.Unmarshal([]byte(body), &m) != nil || m.Error == nil {
+		return 0
+	}
+	return m.Error.Code
+}
+
+// approve is the person's own answer. It must be taken as the first one: none of
+// the attacks before it decided anything.
+func (k *attacker) approve(ctx context.Context) error {
+	body := decide(k.l, Approve, "you", "")
+	h, err := sign(k.p.CallbackSecret, "msg_"+random(base64.RawURLEncoding.EncodeToString), time.Now(), body)
+	if err != nil {
+		return err
+	}
+	k.genuine = signed{h, body}
+	r, err := post(ctx, k.p.callbackURL(), h, body)
+	if err != nil {
+		return fmt.Errorf("sending the person's answer: %w", err)
+	}
+	if r.status != http.StatusAccepted {
+		return fmt.Errorf("the person's own answer was not the first to be taken: HTTP %d: %s", r.status, r.body)
+	}
+	k.p.say("\nA person approves.")
+	return nil
+}
+
+// after are the attacks on a call that was approved and ran.
+func (k *attacker) after() []attack {
+	return []attack{
+		{"the same signed approval once more", func(ctx context.Context) (string, error) {
+			r, err := post(ctx, k.p.callbackURL(), k.genuine.h, k.genuine.body)
+			return k.ranOnce(fmt.Sprintf("HTTP %d, and it does not run again", r.status), err)
+		}},
+		{"50 more approvals at once", func(ctx context.Context) (string, error) {
+			return k.ranOnce("it does not run again", k.storm(ctx, 50))
+		}},
+		{"a denial after it ran", func(ctx context.Context) (string, error) {
+			r, err := k.p.click(ctx, k.l, Deny, "you", "")
+			if err != nil || r.status != http.StatusConflict && r.status != http.StatusGone {
+				return "", err
+			}
+			return fmt.Sprintf("HTTP %d", r.status), nil
+		}},
+		{"the same call once more", func(ctx context.Context) (string, error) {
+			_, err := k.agent.call(ctx, "cancel_order", map[string]any{"order_id": order})
+			return k.ranOnce("its result is handed out again, it does not run again", err)
+		}},
+		{"another agent that collects the result", func(ctx context.Context) (string, error) {
+			t, err := k.other.call(ctx, "countersign_collect", map[string]any{"approval_id": k.l.Approval})
+			return refusedBy(t, err, t.isError)
+		}},
+	}
+}
+
+// ranOnce is a refusal if the desk has counted one run.
+func (k *attacker) ranOnce(how string, err error) (string, error) {
+	if err != nil {
+		return "", err
+	}
+	n, err := k.p.ran("cancel_order")
+	if err != nil || n != 1 {
+		return "", err
+	}
+	return how, nil
+}
+
+// storm sends approvals side by side, each a message of its own.
+func (k *attacker) storm(ctx context.Context, n int) error {
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { _, errs[i] = k.p.click(ctx, k.l, Approve, "you", "") })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
