@@ -273,11 +273,13 @@ func headers(kv ...string) http.Header {
 	return h
 }
 
+const initializeOld = `{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"old","version":"1"}}}`
+
 // initialize opens an older client's session and gives the headers that use it.
 func (g *rig) initialize(token string) http.Header {
 	g.t.Helper()
 	head := headers("Authorization", "Bearer "+token)
-	r := g.post(`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"old","version":"1"}}}`, head)
+	r := g.post(initializeOld, head)
 	if r.status != 200 || r.head.Get(headSession) == "" {
 		g.t.Fatalf("initialize: %d %s", r.status, r.body)
 	}

@@ -44,9 +44,8 @@ func TestSessionRules(t *testing.T) {
 	}
 	g.url = here
 	// initialize in a session, and in one that is gone.
-	const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
-	g.post(initialize, head).is(t, 200, codeInvalidRequest)
-	if r := g.post(initialize, with(headSession, "nope")); r.status != 404 {
+	g.post(initializeOld, head).is(t, 200, codeInvalidRequest)
+	if r := g.post(initializeOld, with(headSession, "nope")); r.status != 404 {
 		t.Errorf("initialize in an unknown session: %d", r.status)
 	}
 	// Nothing but initialize opens one, and a refused one leaves none.
@@ -184,8 +183,7 @@ func TestSessionCaps(t *testing.T) {
 	}
 	g.open(t.Context(), legacyCall("4", "hold", ""), bob2)
 	await(t, g.gate.held)
-	const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
-	if r := g.post(initialize, headers("Authorization", "Bearer "+bobToken)); r.status != 503 || r.head.Get(headSession) != "" {
+	if r := g.post(initializeOld, headers("Authorization", "Bearer "+bobToken)); r.status != 503 || r.head.Get(headSession) != "" {
 		t.Errorf("no room: %d", r.status)
 	}
 	close(g.gate.release)
