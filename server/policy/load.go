@@ -2,6 +2,7 @@ package policy
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -93,6 +94,9 @@ func (l *loader) file(b []byte) *Set {
 }
 
 func (l *loader) document(b []byte) *yaml.Node {
+	if json.Valid(b) {
+		b = plainStrings(b)
+	}
 	dec := yaml.NewDecoder(bytes.NewReader(b))
 	var doc, second yaml.Node
 	if err := dec.Decode(&doc); err != nil {
@@ -112,6 +116,34 @@ func (l *loader) document(b []byte) *yaml.Node {
 		return nil
 	}
 	return doc.Content[0]
+}
+
+// plainStrings rewrites the strings of a JSON text without the two escapes that
+// YAML does not know ("\\/" and pairs of surrogates). Lines stay where they are.
+func plainStrings(b []byte) []byte {
+	var out []byte
+	for i := 0; i < len(b); i++ {
+		if b[i] != '"' {
+			out = append(out, b[i])
+			continue
+		}
+		end := i + 1
+		for b[end] != '"' {
+			if b[end] == '\\' {
+				end++
+			}
+			end++
+		}
+		literal := b[i : end+1]
+		if text, ok := action.Text(literal); ok {
+			if plain, err := json.Marshal(text); err == nil {
+				literal = plain
+			}
+		}
+		out = append(out, literal...)
+		i = end
+	}
+	return out
 }
 
 // plain refuses what makes a file mean something else than it seems: anchors,
