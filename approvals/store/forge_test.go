@@ -108,7 +108,7 @@ func TestARedisWriterChangesAnApprovedRecord(t *testing.T) {
 			"vote for another person": func(t *testing.T, id string, was map[string]string) {
 				p.set(t, id, "v:1:ben", strings.Replace(was["v:1:ben"], `"person":"ben"`, `"person":"cleo"`, 1))
 			},
-			"an empty vote": func(t *testing.T, id string, _ map[string]string) { p.set(t, id, "v:1:ben", "{}") },
+			"an empty vote":  func(t *testing.T, id string, _ map[string]string) { p.set(t, id, "v:1:ben", "{}") },
 			"another digest": func(t *testing.T, id string, _ map[string]string) { p.set(t, id, "b", "x.y") },
 			"no votes": func(t *testing.T, id string, _ map[string]string) {
 				p.raw.HDel(t.Context(), p.k.record(id), "v:1:ben")

@@ -128,6 +128,20 @@ func lostOps() map[string]op {
 	}
 }
 
+// heldBy is the grant of a claim as a recovery finds it.
+func (p *place) heldBy(t *testing.T, id string) approvals.Grant {
+	t.Helper()
+	held, err := p.Claims(t.Context(), "file-a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(held, func(g approvals.Grant) bool { return g.ID == id })
+	if i < 0 {
+		t.Fatalf("the claim of %s is not listed", id)
+	}
+	return held[i]
+}
+
 // Every command of every method is lost in turn, unsent and carried out. The
 // caller sees StoreUnavailable, does the same again, and the effect is there
 // exactly once.
@@ -165,6 +179,12 @@ func TestLostReplies(t *testing.T) {
 					}
 					if o.state != "" {
 						wantState(t, p.ticket(t, id), o.state)
+					}
+					if o.state == approvals.Executing { // so that Claims has one to read each time
+						if _, err := p.Finish(t.Context(), p.heldBy(t, id), approvals.Outcome{State: approvals.NotRun}); err != nil {
+							t.Fatal(err)
+						}
+						o.after = append(slices.Clip(o.after[:4]), "not_run")
 					}
 					mine := slices.DeleteFunc(p.events(t), func(e approvals.Event) bool { return e.ID != id && e.ID != "" })
 					if d := cmp.Diff(o.after, kinds(mine)); d != "" {

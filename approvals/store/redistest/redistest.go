@@ -151,7 +151,11 @@ func (s *Server) await() error {
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
 	for {
-		info, err := c.Info(ctx, "server").Result()
+		_, err := os.Stat(s.Addr) // go-redis logs every dial that fails
+		var info string
+		if err == nil {
+			info, err = c.Info(ctx, "server").Result()
+		}
 		if err == nil {
 			_, rest, _ := strings.Cut(info, "process_id:")
 			num, _, _ := strings.Cut(rest, "\r\n")
