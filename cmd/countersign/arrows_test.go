@@ -43,7 +43,7 @@ var arrows = map[string][]string{
 
 // testOnly packages are never linked into the binary.
 var testOnly = []string{
-	"notifier/slacktest", "approvals/store/redistest", "cmd/countersign/internal/e2e", "cmd/countersign/internal/e2e/testservers",
+	"notifier/slacktest", "notifier/notifiertest", "server/upstream/upstreamtest", "approvals/store/redistest", "cmd/countersign/internal/e2e", "cmd/countersign/internal/e2e/testservers",
 }
 
 var libraries = map[string]string{

@@ -83,15 +83,19 @@ func parseAndRun(ctx context.Context, parser *kong.Kong, c *cli, args []string, 
 	}
 	k.BindTo(ctx, (*context.Context)(nil))
 	k.Bind(term, &c.common)
-	switch err := k.Run(); e := exitError(0); {
+	return exitCode(k.Run(), term)
+}
+
+func exitCode(err error, term terminal) int {
+	var e exitError
+	switch {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &e):
 		return int(e)
-	default:
-		fmt.Fprintln(term.err, "countersign:", err)
-		return exitFailed
 	}
+	fmt.Fprintln(term.err, "countersign:", err)
+	return exitFailed
 }
 
 // logger writes to stderr: stdout belongs to the protocol or to the answer.

@@ -1,0 +1,224 @@
+// Package daemon joins the parts into one running gate. It is the only package
+// that knows all of them, and it holds no rules of its own.
+//
+// New opens files and listeners; Start begins to serve; Stop ends waits, lets
+// running calls finish and closes everything in reverse order. A daemon is
+// started once.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/countersign-mcp/countersign/approvals"
+	"github.com/countersign-mcp/countersign/approvals/action"
+	"github.com/countersign-mcp/countersign/approvals/keys"
+	"github.com/countersign-mcp/countersign/approvals/ledger"
+	"github.com/countersign-mcp/countersign/approvals/store"
+	"github.com/countersign-mcp/countersign/cmd/countersign/internal/config"
+	"github.com/countersign-mcp/countersign/notifier"
+	"github.com/countersign-mcp/countersign/notifier/link"
+	"github.com/countersign-mcp/countersign/notifier/slack"
+	"github.com/countersign-mcp/countersign/server"
+	"github.com/countersign-mcp/countersign/server/gate"
+	"github.com/countersign-mcp/countersign/server/policy"
+	"github.com/countersign-mcp/countersign/server/upstream"
+	"github.com/countersign-mcp/countersign/webhook"
+)
+
+// Options are what a command adds to the configuration.
+type Options struct {
+	Version string
+	Log     *slog.Logger
+	// Stdio serves one client on standard input and output instead of the MCP
+	// listener. With a shared Redis it then neither tells nor listens: some
+	// `countersign serve` does.
+	Stdio bool
+	// Links receives the links of "link:PERSON" channels. Without it a policy
+	// that names such a channel is refused.
+	Links link.Sink
+}
+
+// Addrs are the addresses that are listened on; empty where nothing is.
+type Addrs struct{ MCP, Webhook, Admin string }
+
+// Daemon is one running gate.
+type Daemon struct {
+	cfg *config.Config
+	opt Options
+	log *slog.Logger
+
+	ring      *keys.Ring
+	roster    *approvals.Roster
+	policy    *policy.Set
+	ledger    *ledger.Ledger
+	store     *store.Store
+	upstreams map[string]*upstream.Upstream
+	gate      *gate.Gate
+	edge      *server.Server
+	slack     *slack.Slack // nil without Slack
+	teller    *notifier.Dispatcher
+	hooks     *webhook.Server
+
+	listeners map[string]net.Listener
+	servers   []*http.Server
+	cleanups  []cleanup
+
+	storeSeen atomic.Bool // the store passed its checks
+	failed    chan error
+	running   chan struct{} // one for each run that no caller waits for
+	loops     sync.WaitGroup
+	endLoops  context.CancelFunc
+	stopOnce  sync.Once
+	stopErr   error
+}
+
+// cleanup is one step of Stop; they run last in, first out.
+type cleanup struct {
+	name string
+	run  func(ctx context.Context) error
+}
+
+// New builds a daemon. On an error everything that was opened is closed again.
+func New(cfg *config.Config, opt Options) (*Daemon, error) {
+	d := &Daemon{
+		cfg: cfg, opt: opt, log: opt.Log, failed: make(chan error, 1), running: make(chan struct{}, runningMax),
+		upstreams: map[string]*upstream.Upstream{}, listeners: map[string]net.Listener{},
+	}
+	for _, step := range []func() error{
+		d.openRules, d.openLedger, d.openListeners, d.openStore, d.openUpstreams, d.openGate, d.openEdge, d.openTelling, d.openHooks,
+	} {
+		if err := step(); err != nil {
+			_ = d.cleanup(context.Background())
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+func (d *Daemon) onStop(name string, run func(ctx context.Context) error) {
+	d.cleanups = append(d.cleanups, cleanup{name, run})
+}
+
+func (d *Daemon) cleanup(ctx context.Context) error {
+	var errs []error
+	for i := len(d.cleanups) - 1; i >= 0; i-- {
+		c := d.cleanups[i]
+		if err := c.run(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("stopping %s: %w", c.name, err))
+		}
+	}
+	d.cleanups = nil
+	return errors.Join(errs...)
+}
+
+// tells says whether this process posts messages and hears answers.
+func (d *Daemon) tells() bool { return !d.opt.Stdio || d.cfg.Redis.URL.IsZero() }
+
+// Start begins to serve. It does not wait for Redis or Slack: without them
+// harmless calls are served and the others refused, and /readyz says so.
+func (d *Daemon) Start(ctx context.Context) error {
+	loopCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	d.endLoops = cancel
+	for name, run := range d.loopsToRun() {
+		d.loops.Go(func() {
+			if err := run(loopCtx); err != nil && loopCtx.Err() == nil {
+				d.fail(fmt.Errorf("%s: %w", name, err))
+			}
+		})
+	}
+	for _, s := range d.servers {
+		ln := d.listeners[s.Addr]
+		go func() {
+			if err := s.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+				d.fail(fmt.Errorf("serving %s: %w", s.Addr, err))
+			}
+		}()
+	}
+	return nil
+}
+
+func (d *Daemon) loopsToRun() map[string]func(context.Context) error {
+	loops := map[string]func(context.Context) error{
+		"store":    d.watchStore,
+		"recovery": d.recover,
+		"sweeper":  d.sweep,
+		"ledger":   d.newClerk().run,
+		"runner":   d.runApproved,
+	}
+	if d.tells() {
+		loops["notifier"] = d.teller.Run
+		if d.slack != nil {
+			loops["slack"] = d.identify
+		}
+	}
+	return loops
+}
+
+func (d *Daemon) fail(err error) {
+	select {
+	case d.failed <- err:
+	default: // the first failure is the one that matters
+	}
+}
+
+// Failed gives the error that makes going on pointless.
+func (d *Daemon) Failed() <-chan error { return d.failed }
+
+// Addrs tells where it listens.
+func (d *Daemon) Addrs() Addrs {
+	at := func(name string) string {
+		if ln := d.listeners[name]; ln != nil {
+			return ln.Addr().String()
+		}
+		return ""
+	}
+	return Addrs{MCP: at(listenMCP), Webhook: at(listenWebhook), Admin: at(listenAdmin)}
+}
+
+// LedgerPath is this process's own ledger file.
+func (d *Daemon) LedgerPath() string { return d.ledger.Path() }
+
+// ServeStdio serves one client until in ends or ctx does.
+func (d *Daemon) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
+	who := d.cfg.MCP.Stdio
+	if who.Actor == "" {
+		return errors.New("mcp.stdio.actor is empty: say who calls over standard input")
+	}
+	return d.edge.ServeStdio(ctx, in, out, action.Actor{ID: who.Actor, Roles: who.Roles, Owners: who.Owners, Auth: "none:stdio"})
+}
+
+// Stop ends everything. Waiting callers are answered; running calls have until
+// ctx ends. It may be called more than once.
+func (d *Daemon) Stop(ctx context.Context) error {
+	d.stopOnce.Do(func() {
+		d.stopErr = d.cleanup(ctx)
+	})
+	return d.stopErr
+}
+
+// stopLoops is a cleanup: the loops end after the listeners and before the store.
+func (d *Daemon) stopLoops(ctx context.Context) error {
+	if d.endLoops == nil {
+		return nil
+	}
+	d.endLoops()
+	done := make(chan struct{})
+	go func() { d.loops.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+const retryStore = time.Second

@@ -1,0 +1,152 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/countersign-mcp/countersign/approvals"
+	"github.com/countersign-mcp/countersign/approvals/store"
+)
+
+const (
+	sweepEvery  = time.Second
+	sweepMax    = 500
+	runnerEvery = 5 * time.Second
+	runnerMax   = 200
+	identifyMax = time.Minute
+	runningMax  = 64 // runs at once that no caller waits for
+)
+
+// watchStore makes the checks at the first contact, then keeps the wake-up
+// connection until ctx ends. A Redis that fails a check stops the process: it
+// would lose approvals.
+func (d *Daemon) watchStore(ctx context.Context) error {
+	for ctx.Err() == nil {
+		err := d.store.Check(ctx)
+		if err == nil {
+			break
+		}
+		var refused *store.Refusal
+		if errors.As(err, &refused) {
+			return err
+		}
+		d.log.Warn("the store can't be reached; calls that need a yes are refused", "error", err)
+		rest(ctx, retryStore)
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	d.storeSeen.Store(true)
+	d.log.Info("the store is ready")
+	return d.store.Run(ctx)
+}
+
+// recover settles the calls that dead processes of this machine left open. It is
+// repeated until it was done once: the store may not be there yet.
+func (d *Daemon) recover(ctx context.Context) error {
+	for ctx.Err() == nil {
+		err := d.gate.Recover(ctx)
+		if err == nil {
+			return nil
+		}
+		if d.storeSeen.Load() {
+			d.log.Warn("calls of dead processes are not settled yet", "error", err)
+		}
+		rest(ctx, retryStore)
+	}
+	return nil
+}
+
+// sweep ends what has expired, once a second. Any number of processes may do it
+// at the same time.
+func (d *Daemon) sweep(ctx context.Context) error {
+	for ctx.Err() == nil {
+		n, err := d.store.Sweep(ctx, sweepMax)
+		if err != nil && d.storeSeen.Load() && ctx.Err() == nil {
+			d.log.Warn("expired approvals are not ended yet", "error", err)
+		}
+		if n < sweepMax {
+			rest(ctx, sweepEvery)
+		}
+	}
+	return nil
+}
+
+func (d *Daemon) newClerk() *clerk {
+	return &clerk{
+		store: d.store, ledger: d.ledger, consumer: d.ledger.ID(), log: d.log,
+		ready: d.storeSeen.Load, approved: d.runOne,
+	}
+}
+
+// runApproved looks for approved calls that are to run without being collected.
+// The clerk tells of each one at once; this finds those whose teller died.
+func (d *Daemon) runApproved(ctx context.Context) error {
+	for ctx.Err() == nil {
+		list, err := d.store.List(ctx, []approvals.State{approvals.Approved}, runnerMax)
+		if err != nil && d.storeSeen.Load() && ctx.Err() == nil {
+			d.log.Warn("approved calls are not looked for", "error", err)
+		}
+		for _, t := range list {
+			d.runWhenDue(ctx, t)
+		}
+		rest(ctx, runnerEvery)
+	}
+	return nil
+}
+
+// runOne is the clerk's hint.
+func (d *Daemon) runOne(ctx context.Context, id string) {
+	if t, err := d.store.Ticket(ctx, id); err == nil {
+		d.runWhenDue(ctx, t)
+	}
+}
+
+// runWhenDue starts a run beside the others. One that can't start now is found
+// again at the next look; one that started is no longer approved.
+func (d *Daemon) runWhenDue(ctx context.Context, t approvals.Ticket) {
+	if t.Run != "on_approve" {
+		return
+	}
+	select {
+	case d.running <- struct{}{}:
+	default:
+		return
+	}
+	d.loops.Go(func() {
+		defer func() { <-d.running }()
+		d.gate.RunApproved(ctx, t.ID)
+	})
+}
+
+// identify learns once who the bot is: until then no click can be believed.
+func (d *Daemon) identify(ctx context.Context) error {
+	wait := time.Second
+	for ctx.Err() == nil {
+		id, err := d.slack.Identify(ctx)
+		if err == nil {
+			d.log.Info("Slack knows us", "team", id.TeamID, "app", id.AppID)
+			return nil
+		}
+		d.log.Warn("Slack does not tell who we are; clicks are not taken yet", "error", err)
+		rest(ctx, wait)
+		wait = min(2*wait, identifyMax)
+	}
+	return nil
+}
+
+// ready says why this process should get no new work; nil when it should.
+func (d *Daemon) ready(ctx context.Context) error {
+	if err := d.store.Check(ctx); err != nil {
+		return fmt.Errorf("redis: %w", err)
+	}
+	if err := d.ledger.Trouble(); err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	if d.slack != nil && d.slack.AppID() == "" {
+		return errors.New("slack: not reached yet")
+	}
+	return nil
+}

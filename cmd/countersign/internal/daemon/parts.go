@@ -1,0 +1,318 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/countersign-mcp/countersign/approvals"
+	"github.com/countersign-mcp/countersign/approvals/keys"
+	"github.com/countersign-mcp/countersign/approvals/ledger"
+	"github.com/countersign-mcp/countersign/approvals/store"
+	"github.com/countersign-mcp/countersign/cmd/countersign/internal/config"
+	"github.com/countersign-mcp/countersign/cmd/countersign/internal/localredis"
+	"github.com/countersign-mcp/countersign/notifier"
+	"github.com/countersign-mcp/countersign/notifier/link"
+	"github.com/countersign-mcp/countersign/notifier/slack"
+	"github.com/countersign-mcp/countersign/server"
+	"github.com/countersign-mcp/countersign/server/gate"
+	"github.com/countersign-mcp/countersign/server/upstream"
+	"github.com/countersign-mcp/countersign/webhook"
+)
+
+const (
+	listenMCP     = "mcp"
+	listenWebhook = "webhook"
+	listenAdmin   = "admin"
+)
+
+// openRules reads keys, people and policy: what needs no other part.
+func (d *Daemon) openRules() error {
+	current, err := keys.ParseSecret(d.cfg.Keys.Current.Reveal())
+	if err != nil {
+		return fmt.Errorf("keys.current: %w", err)
+	}
+	var previous []keys.Secret
+	for i, s := range d.cfg.Keys.Previous {
+		key, err := keys.ParseSecret(s.Reveal())
+		if err != nil {
+			return fmt.Errorf("keys.previous[%d]: %w", i, err)
+		}
+		previous = append(previous, key)
+	}
+	if d.ring, err = keys.NewRing(current, previous...); err != nil {
+		return err
+	}
+	if d.roster, err = d.cfg.Roster(); err != nil {
+		return err
+	}
+	if d.policy, err = loadPolicy(d.cfg, d.opt.Links != nil); err != nil {
+		return err
+	}
+	for _, w := range d.policy.Warnings() {
+		d.log.Warn("policy: " + w)
+	}
+	return nil
+}
+
+func (d *Daemon) openLedger() error {
+	if err := os.MkdirAll(d.cfg.DataPath(), 0o700); err != nil {
+		return fmt.Errorf("making data_dir: %w", err)
+	}
+	l, err := ledger.Open(d.cfg.LedgerPath(), ledger.Options{Log: d.log, Young: d.longest()})
+	if err != nil {
+		return fmt.Errorf("opening the ledger: %w", err)
+	}
+	d.ledger = l
+	d.onStop("the ledger", func(context.Context) error { return l.Close() })
+	_, err = l.Append(context.Background(), ledger.Record{Event: ledger.PolicyLoaded, PolicyDigest: d.policy.Digest().Hex()})
+	if err != nil {
+		return fmt.Errorf("writing to the ledger: %w", err)
+	}
+	return nil
+}
+
+// longest is how long the start of a call can matter: from the park over the
+// claim to the end of the run.
+func (d *Daemon) longest() time.Duration {
+	var timeout time.Duration
+	for _, r := range d.policy.Routes() {
+		timeout = max(timeout, r.Timeout)
+	}
+	return timeout + d.cfg.Approvals.ClaimTTL + d.cfg.Approvals.ExecTimeout
+}
+
+// openListeners binds before anything else is built: a taken port is found at
+// once, and the others learn the addresses.
+func (d *Daemon) openListeners() error {
+	want := map[string]string{}
+	if !d.opt.Stdio {
+		want[listenMCP] = d.cfg.MCP.Listen
+	}
+	if d.tells() {
+		want[listenWebhook], want[listenAdmin] = d.cfg.Webhook.Listen, d.cfg.Admin.Listen
+	}
+	if addr, ok := want[listenMCP]; ok {
+		tokens, err := d.tokens()
+		if err != nil {
+			return err
+		}
+		if err := server.Validate(addr, tokens); err != nil {
+			return err
+		}
+	}
+	for name, addr := range want {
+		ln, err := net.Listen("tcp", addr)
+		if err != nil {
+			return fmt.Errorf("listening for %s: %w", name, err)
+		}
+		d.listeners[name] = ln
+		d.onStop(name+" listener", func(context.Context) error { _ = ln.Close(); return nil })
+	}
+	return nil
+}
+
+func (d *Daemon) openStore() error {
+	opt := store.Options{
+		URL: d.cfg.Redis.URL.Reveal(), Namespace: d.cfg.Redis.Namespace, Ring: d.ring, Log: d.log, Owner: d.ledger.ID(),
+		ClaimTTL: d.cfg.Approvals.ClaimTTL, ResultTTL: d.cfg.Approvals.ResultTTL, DenyTTL: d.cfg.Approvals.DenyTTL, Lease: d.cfg.Approvals.Lease,
+		WaitReplicas: d.cfg.Redis.WaitReplicas, AcceptNoAOF: d.cfg.Redis.AcceptNoAOF,
+		AcceptLostClaims: d.cfg.Redis.AcceptLostClaims, AcceptUnchecked: d.cfg.Redis.AcceptUnchecked,
+	}
+	if d.cfg.Store == "ephemeral" {
+		local, err := localredis.Start()
+		if err != nil {
+			return err
+		}
+		d.onStop("the store in this process", func(context.Context) error { local.Close(); return nil })
+		d.log.Warn("the store is in this process: a restart forgets every approval")
+		opt.URL, opt.Embedded = local.URL(), true
+	}
+	s, err := store.Open(context.Background(), opt)
+	if err != nil {
+		return err
+	}
+	d.store = s
+	d.onStop("the store", func(context.Context) error { return s.Close() })
+	return nil
+}
+
+func (d *Daemon) openUpstreams() error {
+	for name, u := range d.cfg.Upstreams {
+		env := map[string]string{}
+		for k, v := range u.Env {
+			env[k] = v.Reveal()
+		}
+		up, err := upstream.New(upstream.Config{
+			Name: name, Command: u.Command, Dir: u.Dir, Env: env, Version: d.opt.Version,
+		}, d.log)
+		if err != nil {
+			return err
+		}
+		d.upstreams[name] = up
+		d.onStop("upstream "+name, func(context.Context) error { return up.Close() })
+	}
+	return nil
+}
+
+func (d *Daemon) openGate() error {
+	ups := map[string]gate.Upstream{}
+	for name, u := range d.upstreams {
+		ups[name] = u
+	}
+	g, err := gate.New(gate.Config{
+		Store: d.store, Ledger: d.ledger, Ring: d.ring, Log: d.log,
+		State: gate.State{Policy: d.policy, Roster: d.roster, Upstreams: ups},
+		Settings: gate.Settings{
+			Hold: d.cfg.MCP.Hold, Holds: d.cfg.MCP.Holds, ExecTimeout: d.cfg.Approvals.ExecTimeout, Lease: d.cfg.Approvals.Lease,
+			NoCollect: !d.cfg.MCP.CollectTool, RefuseAsError: d.cfg.MCP.RefusalStyle == "error",
+		},
+		Adopt: func() ([]*ledger.Dead, error) { return ledger.Adopt(d.ledger.Dir()) },
+	})
+	if err != nil {
+		return err
+	}
+	d.gate = g
+	// The loops go on while calls finish: a caller may be waiting for one of them.
+	d.onStop("the loops", d.stopLoops)
+	d.onStop("the gate", g.Close)
+	return nil
+}
+
+func (d *Daemon) tokens() (*server.Tokens, error) {
+	list := make([]server.Token, 0, len(d.cfg.MCP.Auth.Tokens))
+	for _, t := range d.cfg.MCP.Auth.Tokens {
+		list = append(list, server.Token{SHA256: t.SHA256, Actor: t.Actor, Roles: t.Roles, Owners: t.Owners})
+	}
+	return server.NewTokens(list)
+}
+
+func (d *Daemon) openEdge() error {
+	tokens, err := d.tokens()
+	if err != nil {
+		return err
+	}
+	edge, err := server.New(server.Config{
+		Gate: d.gate, Auth: tokens, Log: d.log, Path: d.cfg.MCP.Path, Version: d.opt.Version,
+		AllowedHosts: d.cfg.MCP.AllowedHosts, AllowedOrigins: d.cfg.MCP.AllowedOrigins, SessionIdle: d.cfg.MCP.SessionIdle,
+	})
+	if err != nil {
+		return err
+	}
+	d.edge = edge
+	if d.listeners[listenMCP] != nil {
+		d.serve(listenMCP, &http.Server{
+			Handler: edge.Handler(), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		})
+	}
+	d.onStop("the MCP edge", edge.Close)
+	return nil
+}
+
+// serve registers a server for Start. Its Addr names its listener.
+func (d *Daemon) serve(name string, s *http.Server) {
+	s.Addr = name
+	d.servers = append(d.servers, s)
+	d.onStop(name+" server", func(ctx context.Context) error {
+		if err := s.Shutdown(ctx); err != nil {
+			return s.Close()
+		}
+		return nil
+	})
+}
+
+// openTelling builds what posts messages.
+func (d *Daemon) openTelling() error {
+	if !d.tells() {
+		return nil
+	}
+	channels := notifier.Channels{}
+	if d.cfg.Slack != nil {
+		s, err := slack.New(slack.Config{
+			BotToken: d.cfg.Slack.BotToken.Reveal(), APIURL: d.cfg.Slack.APIURL, Ring: d.ring,
+			Roster: func() *approvals.Roster { return d.roster }, Approvers: func() []string { return approversOf(d.policy) }, Log: d.log,
+		})
+		if err != nil {
+			return err
+		}
+		d.slack, channels["slack"] = s, s
+	}
+	if d.opt.Links != nil {
+		l, err := link.New(link.Config{Links: d.store, PublicURL: d.publicURL(), Sink: d.opt.Links})
+		if err != nil {
+			return err
+		}
+		channels["link"] = l
+	}
+	teller, err := notifier.New(notifier.Config{
+		Book: d.store, Find: channels.Find, Lease: d.cfg.Approvals.NotifyLease, Log: d.log,
+	})
+	d.teller = teller
+	return err
+}
+
+// publicURL is where people reach the webhook listener.
+func (d *Daemon) publicURL() string {
+	if d.cfg.Webhook.PublicURL != "" {
+		return d.cfg.Webhook.PublicURL
+	}
+	return "http://" + d.Addrs().Webhook
+}
+
+// openHooks builds what hears people's answers, and the operators' side.
+func (d *Daemon) openHooks() error {
+	if !d.tells() {
+		return nil
+	}
+	cfg := webhook.Config{
+		Decider: d.store, Adopter: d.store, Links: d.store, Ring: d.ring,
+		Roster:    func() *approvals.Roster { return d.roster },
+		Directory: configured{func() *approvals.Roster { return d.roster }},
+		Callbacks: map[string]webhook.Inbound{}, Desk: d.store, Health: func(context.Context) error { return nil }, Ready: d.ready,
+		PublicURL: d.publicURL(), Log: d.log,
+	}
+	if d.slack != nil {
+		var secrets []string
+		for _, s := range d.cfg.Slack.SigningSecrets {
+			secrets = append(secrets, s.Reveal())
+		}
+		cfg.Slack = &webhook.Slack{SigningSecrets: secrets, AppID: d.slack.AppID, TeamID: d.slack.TeamID, EnterpriseID: d.slack.EnterpriseID}
+		cfg.Directory, cfg.Replier = d.slack, d.slack
+	}
+	for name, t := range d.cfg.Tickets {
+		in := webhook.Inbound{Scheme: t.Inbound.Scheme}
+		for _, s := range t.Inbound.Secrets {
+			in.Secrets = append(in.Secrets, s.Reveal())
+		}
+		cfg.Callbacks[name] = in
+	}
+	tokens, err := adminTokens(d.cfg)
+	if err != nil {
+		return err
+	}
+	cfg.Tokens = func() *webhook.Tokens { return tokens }
+	for _, p := range d.cfg.Webhook.TrustedProxies {
+		cfg.TrustedProxies = append(cfg.TrustedProxies, netip.MustParsePrefix(p)) // validated at load
+	}
+	hooks, err := webhook.New(cfg)
+	if err != nil {
+		return err
+	}
+	d.hooks = hooks
+	d.onStop("replies", hooks.Close)
+	d.serve(listenWebhook, webhook.NewServer(hooks.Handler(), d.log))
+	d.serve(listenAdmin, webhook.NewServer(hooks.AdminHandler(), d.log))
+	return nil
+}
+
+func adminTokens(cfg *config.Config) (*webhook.Tokens, error) {
+	var list []webhook.Token
+	for _, t := range cfg.Admin.Tokens {
+		list = append(list, webhook.Token{SHA256: t.SHA256, Person: t.Person})
+	}
+	return webhook.NewTokens(list)
+}

@@ -1,0 +1,103 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/countersign-mcp/countersign/approvals"
+	"github.com/countersign-mcp/countersign/cmd/countersign/internal/config"
+	"github.com/countersign-mcp/countersign/server/policy"
+)
+
+// LoadPolicy reads the configured policy and checks it against the rest of the
+// configuration: every approver is somebody, every channel can be told.
+func LoadPolicy(cfg *config.Config) (*policy.Set, error) {
+	return loadPolicy(cfg, false)
+}
+
+func loadPolicy(cfg *config.Config, links bool) (*policy.Set, error) {
+	path := cfg.PolicyPath()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the policy: %w", err)
+	}
+	set, err := policy.Parse(path, b)
+	if err != nil {
+		return nil, err
+	}
+	if err := set.Bind(slices.Sorted(maps.Keys(cfg.Upstreams))); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	roster, err := cfg.Roster()
+	if err != nil {
+		return nil, err
+	}
+	var faults []error
+	for _, r := range set.Routes() {
+		faults = append(faults, checkApprovers(r, roster, cfg), checkChannels(r, roster, cfg, links))
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return set, nil
+}
+
+func checkApprovers(r approvals.Route, roster *approvals.Roster, cfg *config.Config) error {
+	for _, a := range r.Approvers {
+		name, isGroup := strings.CutPrefix(a, "group:")
+		switch {
+		case isGroup:
+			if _, ok := roster.Members(name); !ok {
+				return fmt.Errorf("route %s: approver %s is not under groups", r.Name, a)
+			}
+		case strings.HasPrefix(a, "slack-group:"):
+		default:
+			if _, ok := roster.Person(a); !ok {
+				return fmt.Errorf("route %s: approver %s is not under people", r.Name, a)
+			}
+		}
+	}
+	if len(roster.SlackGroups(r.Approvers)) > 0 && cfg.Slack == nil {
+		return fmt.Errorf("route %s: its approvers are a Slack group, and slack is not configured", r.Name)
+	}
+	return nil
+}
+
+func checkChannels(r approvals.Route, roster *approvals.Roster, cfg *config.Config, links bool) error {
+	if len(r.Channels) == 0 {
+		return fmt.Errorf("route %s: has no channels, so nobody would be told", r.Name)
+	}
+	for _, c := range r.Channels {
+		kind, name, _ := strings.Cut(c, ":")
+		switch kind {
+		case "slack":
+			if cfg.Slack == nil {
+				return fmt.Errorf("route %s: channel %s needs slack to be configured", r.Name, c)
+			}
+		case "link":
+			if _, ok := roster.Person(name); !ok {
+				return fmt.Errorf("route %s: channel %s: %s is not under people", r.Name, c, name)
+			}
+			if !links {
+				return fmt.Errorf("route %s: channel %s: links are handed out by the demo only in this release; use slack:C", r.Name, c)
+			}
+		default:
+			return fmt.Errorf("route %s: channel %s is not in this release; known: slack:C", r.Name, c)
+		}
+	}
+	return nil
+}
+
+// approversOf lists the approvers of all routes, each once.
+func approversOf(set *policy.Set) []string {
+	var out []string
+	for _, r := range set.Routes() {
+		out = append(out, r.Approvers...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

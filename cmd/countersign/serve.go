@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/countersign-mcp/countersign/cmd/countersign/internal/config"
+	"github.com/countersign-mcp/countersign/cmd/countersign/internal/daemon"
+)
+
+// stopWithin bounds a clean stop: waiting callers are answered, a running call
+// is given time to end and to be recorded.
+const stopWithin = 30 * time.Second
+
+type serveCmd struct{}
+
+// Run serves until it is told to stop or something essential fails.
+func (serveCmd) Run(ctx context.Context, term terminal, c *common) error {
+	cfg, err := config.Load(c.Config)
+	if err != nil {
+		return err
+	}
+	log := c.logger(term)
+	d, err := daemon.New(cfg, daemon.Options{Version: version(), Log: log})
+	if err != nil {
+		return err
+	}
+	if err := d.Start(ctx); err != nil {
+		return err
+	}
+	addrs := d.Addrs()
+	fmt.Fprintf(term.err, "countersign: ledger %s\n", d.LedgerPath())
+	fmt.Fprintf(term.err, "countersign: MCP on http://%s%s, approvers' answers on http://%s, operators on http://%s\n",
+		addrs.MCP, cfg.MCP.Path, addrs.Webhook, addrs.Admin)
+	return finish(ctx, d)
+}
+
+// finish waits for the end and stops the daemon.
+func finish(ctx context.Context, d *daemon.Daemon) error {
+	var failed error
+	select {
+	case <-ctx.Done():
+	case failed = <-d.Failed():
+	}
+	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+	defer cancel()
+	if err := d.Stop(stopCtx); failed == nil {
+		failed = err
+	}
+	return failed
+}
+
+type stdioCmd struct{}
+
+// Run serves one client on standard input and output until it closes its end.
+func (stdioCmd) Run(ctx context.Context, term terminal, c *common) error {
+	cfg, err := config.Load(c.Config)
+	if err != nil {
+		return err
+	}
+	d, err := daemon.New(cfg, daemon.Options{Version: version(), Log: c.logger(term), Stdio: true})
+	if err != nil {
+		return err
+	}
+	if err := d.Start(ctx); err != nil {
+		return err
+	}
+	fmt.Fprintf(term.err, "countersign: ledger %s\n", d.LedgerPath())
+	fmt.Fprintln(term.err, "countersign: a caller that can read or write this user's files can go round this gate; "+
+		"run `countersign serve` under another user where that matters")
+	ctx, cancel := context.WithCancel(ctx)
+	var served error
+	go func() {
+		defer cancel()
+		served = d.ServeStdio(ctx, term.in, term.out)
+	}()
+	if err := finish(ctx, d); err != nil {
+		return err
+	}
+	return served
+}
