@@ -45,10 +45,10 @@ func Render(c action.Call, r Rules, digest func([]byte) string) (title string, v
 		d.whole("longer than 1 MiB, so it can't be shown")
 	}
 	v = approvals.View{Text: d.String(), Masked: d.masked, Warnings: d.warnings(), Missing: d.missing}
-	if !d.readable {
-		args = json.RawMessage("{}")
-	}
-	if r.Title == "" {
+	switch {
+	case !d.readable: // no field could be filled in
+		return Visible(c.Tool), v
+	case r.Title == "":
 		v.Summary = d.summary(args)
 		return Visible(c.Tool), v
 	}
