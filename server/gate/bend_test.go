@@ -1,0 +1,117 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/countersign-mcp/countersign/approvals"
+	"github.com/countersign-mcp/countersign/approvals/action"
+	"github.com/countersign-mcp/countersign/approvals/ledger"
+)
+
+func (s *badStore) Park(ctx context.Context, p approvals.Park) (t approvals.Ticket, fresh bool, err error) {
+	err = s.do("Park", func() (e error) { t, fresh, e = s.Store.Park(ctx, p); return e })
+	return t, fresh, err
+}
+
+func (s *badStore) Load(ctx context.Context, id string, who action.Actor) (p approvals.Parked, err error) {
+	err = s.do("Load", func() (e error) { p, e = s.Store.Load(ctx, id, who); return e })
+	return p, err
+}
+
+func (s *badStore) Recount(p approvals.Parked) error {
+	return s.do("Recount", func() error { return s.Store.Recount(p) })
+}
+
+func (s *badStore) Claim(ctx context.Context, id string, rev uint64, d action.Digest, nonce string) (g approvals.Grant, err error) {
+	err = s.do("Claim", func() (e error) { g, e = s.Store.Claim(ctx, id, rev, d, nonce); return e })
+	return g, err
+}
+
+func (s *badStore) Renew(ctx context.Context, g approvals.Grant) error {
+	return s.do("Renew", func() error { return s.Store.Renew(ctx, g) })
+}
+
+func (s *badStore) Finish(ctx context.Context, g approvals.Grant, o approvals.Outcome) (t approvals.Ticket, err error) {
+	err = s.do("Finish", func() (e error) { t, e = s.Store.Finish(ctx, g, o); return e })
+	return t, err
+}
+
+func (s *badStore) Wait(ctx context.Context, id string, rev uint64) (t approvals.Ticket, err error) {
+	err = s.do("Wait", func() (e error) { t, e = s.Store.Wait(ctx, id, rev); return e })
+	return t, err
+}
+
+func (s *badStore) NotifierAlive(ctx context.Context) (ok bool, err error) {
+	err = s.do("NotifierAlive", func() (e error) { ok, e = s.Store.NotifierAlive(ctx); return e })
+	return ok, err
+}
+
+var errLostReply = errors.Join(approvals.StoreUnavailable, errors.New("the reply was lost"))
+
+// loseReply lets a step happen and loses its reply, n times.
+func loseReply(n int) func(func() error) error {
+	var mu sync.Mutex
+	return func(real func() error) error {
+		err := real()
+		mu.Lock()
+		defer mu.Unlock()
+		if n > 0 && err == nil {
+			n--
+			return errLostReply
+		}
+		return err
+	}
+}
+
+// badLedger is the real ledger, but for the records that a test refuses.
+type badLedger struct {
+	Ledger
+	mu      sync.Mutex
+	refuse  func(r ledger.Record) bool
+	before  func(r ledger.Record)
+	started func(id string) bool
+}
+
+func (l *badLedger) Append(ctx context.Context, recs ...ledger.Record) (ledger.Pos, error) {
+	l.mu.Lock()
+	refuse, before := l.refuse, l.before
+	l.mu.Unlock()
+	for _, r := range recs {
+		if before != nil {
+			before(r)
+		}
+		if refuse != nil && refuse(r) {
+			return ledger.Pos{}, ledger.ErrUnwritable
+		}
+	}
+	return l.Ledger.Append(ctx, recs...)
+}
+
+func (l *badLedger) Started(id string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.started != nil {
+		return l.started(id)
+	}
+	return l.Ledger.Started(id)
+}
+
+// refuseEvent makes the ledger unwritable for one kind of record.
+func (l *badLedger) refuseEvent(e ledger.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refuse = func(r ledger.Record) bool { return r.Event == e }
+}
+
+// at runs f before a record of this kind is written.
+func (l *badLedger) at(e ledger.Event, f func(ledger.Record)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.before = func(r ledger.Record) {
+		if r.Event == e {
+			f(r)
+		}
+	}
+}
