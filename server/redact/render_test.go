@@ -365,3 +365,13 @@ func FuzzRender(f *testing.F) {
 		}
 	})
 }
+
+func BenchmarkRender(b *testing.B) {
+	c := action.Call{Tool: "write_file", Args: json.RawMessage(`{"path":"/a/b","text":"` + strings.Repeat("lorem ipsum ", 800) + `","mode":420,"tags":["a","b"]}`)}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, v := Render(c, Rules{Title: "Write {path}"}, keyed); !v.Complete() {
+			b.Fatal("incomplete")
+		}
+	}
+}

@@ -65,12 +65,23 @@ func (w *ink) piece(r rune) string {
 	return code(r)
 }
 
+// put writes one character. Most text is ASCII, and it needs no tables.
+func (w *ink) put(r rune) {
+	if ' ' <= r && r < '\x7f' {
+		w.marks = 0
+		w.script.ascii(r)
+		w.WriteByte(byte(r))
+		return
+	}
+	w.WriteString(w.piece(r))
+}
+
 func code(r rune) string { return fmt.Sprintf("⟦U+%04X⟧", r) }
 
 func (w *ink) text(s string) {
 	w.marks = 0
 	for _, r := range s {
-		w.WriteString(w.piece(r))
+		w.put(r)
 	}
 	w.script.end()
 }
@@ -87,7 +98,7 @@ func (w *ink) quoted(s string) {
 			w.script.end()
 			continue
 		}
-		w.WriteString(w.piece(r))
+		w.put(r)
 	}
 	w.script.end()
 	w.WriteByte('"')
@@ -133,6 +144,16 @@ func (s *scripts) add(r rune) {
 	case unicode.In(r, unicode.Cyrillic, unicode.Greek, unicode.Armenian, unicode.Cherokee, unicode.Coptic):
 		s.alike = true
 	case unicode.IsLetter(r), unicode.IsDigit(r), unicode.Is(unicode.M, r), !seen(r):
+	default:
+		s.end()
+	}
+}
+
+func (s *scripts) ascii(r rune) {
+	switch {
+	case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z':
+		s.latin = true
+	case '0' <= r && r <= '9':
 	default:
 		s.end()
 	}
