@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/countersign-mcp/countersign/approvals"
-	"github.com/countersign-mcp/countersign/approvals/fault"
 	"github.com/labstack/echo/v4"
 )
 
@@ -152,7 +151,6 @@ func (s *Server) takeDecision(ctx context.Context, source, hookID string, d Deci
 	after, err := s.cfg.Decider.Decide(ctx, vote)
 	switch {
 	case err == nil && !before:
-		fault.Point("decide.after")
 		return http.StatusAccepted, nil
 	case err == nil:
 		return http.StatusOK, nil

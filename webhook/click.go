@@ -9,7 +9,6 @@ import (
 
 	"github.com/countersign-mcp/countersign/approvals"
 	"github.com/countersign-mcp/countersign/approvals/action"
-	"github.com/countersign-mcp/countersign/approvals/fault"
 	"github.com/countersign-mcp/countersign/approvals/keys"
 )
 
@@ -163,7 +162,6 @@ func (s *Server) identify(ctx context.Context, k click, vote *approvals.Vote) (o
 func (s *Server) decideClick(ctx context.Context, vote approvals.Vote) outcome {
 	t, err := s.cfg.Decider.Decide(ctx, vote)
 	if err == nil {
-		fault.Point("decide.after")
 		return told("taken", "")
 	}
 	if c, is := approvals.AsConflict(err); is && c != approvals.StoreUnavailable {

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/countersign-mcp/countersign/approvals"
-	"github.com/countersign-mcp/countersign/approvals/fault"
 	"github.com/countersign-mcp/countersign/approvals/keys"
 	"github.com/countersign-mcp/countersign/webhook/page"
 	"github.com/labstack/echo/v4"
@@ -144,7 +143,6 @@ func (s *Server) answer(ctx context.Context, c echo.Context, o opened, f answer)
 func (s *Server) settle(ctx context.Context, c echo.Context, o opened, vote approvals.Vote) error {
 	t, err := s.cfg.Decider.Decide(ctx, vote)
 	if err == nil {
-		fault.Point("decide.after")
 		s.cfg.Observe("link", "taken")
 		return s.sendPage(c, http.StatusOK, s.drawTaken(t, vote.Verdict))
 	}

@@ -138,7 +138,9 @@ func TestLinkAnswersThatDecideNothing(t *testing.T) {
 		{name: "origin null", f: func(n string) string { return answerForm(n, "deny").Encode() }, change: func(h http.Header) { h.Set("Origin", "null") }, status: 403},
 		{name: "cross-site by its own word", f: func(n string) string { return answerForm(n, "deny").Encode() }, change: func(h http.Header) { h.Del("Origin"); h.Set("Sec-Fetch-Site", "cross-site") }, status: 403},
 		{name: "same-site", f: func(n string) string { return answerForm(n, "deny").Encode() }, change: func(h http.Header) { h.Del("Origin"); h.Set("Sec-Fetch-Site", "same-site") }, status: 403},
-		{name: "too large", f: func(n string) string { return answerForm(n, "deny", "reason", strings.Repeat("x", PageBodyLimit)).Encode() }, status: 413},
+		{name: "too large", f: func(n string) string {
+			return answerForm(n, "deny", "reason", strings.Repeat("x", PageBodyLimit)).Encode()
+		}, status: 413},
 	}
 	for _, r := range rows {
 		t.Run(r.name, func(t *testing.T) {
@@ -164,7 +166,9 @@ func TestLinkAnswersThatDecideNothing(t *testing.T) {
 
 // The nonce stands for what the page showed, in this link, for ten minutes.
 func TestLinkNonce(t *testing.T) {
-	approve := func(n string) url.Values { return answerForm(n, "approve", "confirm", "read", "reason", "typed before") }
+	approve := func(n string) url.Values {
+		return answerForm(n, "approve", "confirm", "read", "reason", "typed before")
+	}
 	stale := func(t *testing.T, w *world, n string) {
 		t.Helper()
 		a := w.submit(approve(n))
