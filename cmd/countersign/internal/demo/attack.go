@@ -54,7 +54,7 @@ func Attack(ctx context.Context, p Parts) error {
 	if k.succeeded > 0 {
 		return fmt.Errorf("%d of %d attacks were not refused", k.succeeded, k.played)
 	}
-	p.say("\nAll %d attacks were refused. cancel_order has run once.", k.played)
+	p.say("\nAll %d attacks were refused. cancel_order ran once.", k.played)
 	return p.showLedger(ctx, l.Approval)
 }
 
@@ -318,23 +318,47 @@ func rpcError(body string) int64 {
 	return m.Error.Code
 }
 
-// approve is the person's own answer. It must be taken as the first one: none of
-// the attacks before it decided anything.
+// approve is the person's own answer, with a double click: two messages at the
+// same moment. One of them must be taken as the first answer, which also shows
+// that none of the attacks before it decided anything, and only one.
 func (k *attacker) approve(ctx context.Context) error {
-	body := decide(k.l, Approve, "you", "")
-	h, err := sign(k.p.CallbackSecret, "msg_"+random(base64.RawURLEncoding.EncodeToString), time.Now(), body)
-	if err != nil {
-		return err
+	var clicks [2]signed
+	for i := range clicks {
+		body := decide(k.l, Approve, "you", "")
+		h, err := sign(k.p.CallbackSecret, "msg_"+random(base64.RawURLEncoding.EncodeToString), time.Now(), body)
+		if err != nil {
+			return err
+		}
+		clicks[i] = signed{h, body}
 	}
-	k.genuine = signed{h, body}
-	r, err := post(ctx, k.p.callbackURL(), h, body)
-	if err != nil {
+	var replies [2]reply
+	var errs [2]error
+	var wg sync.WaitGroup
+	for i, c := range clicks {
+		wg.Go(func() { replies[i], errs[i] = post(ctx, k.p.callbackURL(), c.h, c.body) })
+	}
+	wg.Wait()
+	if err := errors.Join(errs[:]...); err != nil {
 		return fmt.Errorf("sending the person's answer: %w", err)
 	}
-	if r.status != http.StatusAccepted {
-		return fmt.Errorf("the person's own answer was not the first to be taken: HTTP %d: %s", r.status, r.body)
+	taken := 0
+	for i, r := range replies {
+		if r.status == http.StatusAccepted {
+			k.genuine = clicks[i]
+			taken++
+		}
 	}
-	k.p.say("\nA person approves.")
+	if taken == 0 {
+		return fmt.Errorf("the person's own answer was not the first to be taken: HTTP %d: %s", replies[0].status, replies[0].body)
+	}
+	k.p.say("\nA person approves, with a double click.")
+	k.played++
+	if taken > 1 {
+		k.succeeded++
+		k.p.say("NOT refused: the second click")
+		return nil
+	}
+	k.p.say("refused: the second click (it is told that the answer is there already)")
 	return nil
 }
 

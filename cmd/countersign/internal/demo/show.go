@@ -73,9 +73,7 @@ func (p Parts) showLedger(ctx context.Context, operation string) error {
 		return fmt.Errorf("the ledger in %s says nothing of %s", p.LedgerDir, operation)
 	}
 	p.say("\nThe ledger says:")
-	for _, r := range e.records {
-		p.say("  %s", ledgerLine(r))
-	}
+	p.sayRecords(e.records)
 	for _, rep := range e.reports {
 		if rep.Kind != ledger.OK {
 			return fmt.Errorf("the ledger does not verify: %s", rep)
@@ -85,8 +83,30 @@ func (p Parts) showLedger(ctx context.Context, operation string) error {
 	return nil
 }
 
-// ledgerLine is one record for people: when, what, and how it came out.
-func ledgerLine(r ledger.Record) string {
+// sayRecords prints a line for each record; what is the same again is counted.
+func (p Parts) sayRecords(records []ledger.Record) {
+	last, same := "", 0
+	more := func() {
+		if same > 0 {
+			p.say("       … %d more like it", same)
+		}
+		same = 0
+	}
+	for _, r := range records {
+		text := ledgerText(r)
+		if text == last {
+			same++
+			continue
+		}
+		more()
+		p.say("  %3d  %s  %s", r.Seq, r.Time.Format("15:04:05.000"), text)
+		last = text
+	}
+	more()
+}
+
+// ledgerText is one record for people: what, and how it came out.
+func ledgerText(r ledger.Record) string {
 	var facts []string
 	add := func(s string) {
 		if s != "" {
@@ -98,17 +118,28 @@ func ledgerLine(r ledger.Record) string {
 		add("by " + rule.ID)
 	}
 	add(r.Reason)
+	if r.Event == ledger.Attached {
+		add("waits for the same approval")
+	}
 	if a := r.Approval; a != nil {
 		add(a.State)
 		add(a.Cause)
 		for _, v := range a.Votes {
-			vote := v.Person + ": " + v.Verdict + ", " + v.Source
-			if v.Refused != "" {
-				vote += ", refused: " + v.Refused
-			}
-			add(vote)
+			add(voteText(v))
 		}
 	}
 	add(r.Status)
-	return strings.TrimRight(fmt.Sprintf("%3d  %s  %-18s  %s", r.Seq, r.Time.Format("15:04:05.000"), r.Event, strings.Join(facts, "; ")), " ")
+	return strings.TrimRight(fmt.Sprintf("%-18s  %s", r.Event, strings.Join(facts, "; ")), " ")
+}
+
+func voteText(v ledger.Vote) string {
+	who := v.Person
+	if who == "" {
+		who = "somebody unknown"
+	}
+	text := who + ": " + v.Verdict + ", " + v.Source
+	if v.Refused != "" {
+		text += ", refused: " + v.Refused
+	}
+	return text
 }

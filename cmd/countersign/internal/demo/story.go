@@ -160,7 +160,7 @@ func (p Parts) judge(t told, click string) error {
 	case !ran && n != 0:
 		return fmt.Errorf("the agent was told that it did not run (%s), and the desk counts %d", t.status, n)
 	}
-	p.say("The desk's own count: cancel_order has run %s.", times(n))
+	p.say("The desk's own count: cancel_order ran %s.", times(n))
 	want, known := map[string]string{Deny: "denied", None: "expired"}[click]
 	switch {
 	case click == Approve && !ran:
@@ -176,7 +176,7 @@ func (p Parts) judge(t told, click string) error {
 func times(n int) string {
 	switch n {
 	case 0:
-		return "not at all"
+		return "0 times"
 	case 1:
 		return "once"
 	}
