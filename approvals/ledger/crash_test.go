@@ -79,13 +79,13 @@ func appendForever(dir string) {
 // at most a torn last line.
 func TestKill(t *testing.T) {
 	dir := t.TempDir()
-	rounds := 24
+	rounds := 12
 	if testing.Short() {
 		rounds = 4
 	}
 	started := map[string]bool{}
 	for round := range rounds {
-		id, acked := killAfter(t, dir, 1+round*7)
+		id, acked := killAfter(t, dir, 1+round*13)
 		recs := map[uint64]Record{}
 		rep, err := ReadFile(dir+"/"+id+Ext, func(r Record) error {
 			recs[r.Seq] = r
