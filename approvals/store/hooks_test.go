@@ -126,6 +126,7 @@ type pipe struct {
 	cond *sync.Cond
 	held bool
 	over bool
+	gone chan struct{} // the server has closed its side
 }
 
 func newProxy(dial func() (net.Conn, error)) (*proxy, error) {
@@ -149,22 +150,25 @@ func (p *proxy) accept() {
 			c.Close()
 			continue
 		}
-		k := &pipe{ends: [2]net.Conn{c, up}}
+		k := &pipe{ends: [2]net.Conn{c, up}, gone: make(chan struct{})}
 		k.cond = sync.NewCond(&k.mu)
 		p.mu.Lock()
 		p.links = append(p.links, k)
 		p.mu.Unlock()
-		p.wg.Go(func() { k.copy(c, up) })
-		p.wg.Go(func() { k.copy(up, c) })
+		p.wg.Go(func() { k.copy(c, up, k.gone) })
+		p.wg.Go(func() { k.copy(up, c, nil) })
 	}
 }
 
-func (k *pipe) copy(dst io.WriteCloser, src io.ReadCloser) {
+func (k *pipe) copy(dst io.WriteCloser, src io.ReadCloser, gone chan struct{}) {
 	defer dst.Close()
 	defer src.Close()
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := src.Read(buf)
+		if err != nil && gone != nil {
+			close(gone)
+		}
 		k.mu.Lock()
 		for k.held && !k.over {
 			k.cond.Wait()
@@ -208,4 +212,107 @@ func (p *proxy) stop() {
 		k.ends[1].Close()
 	})
 	p.wg.Wait()
+}
+
+// thawClosed lets those frozen connections end whose server side has gone; the
+// others stay frozen.
+func (p *proxy) thawClosed() {
+	p.each(func(k *pipe) {
+		select {
+		case <-k.gone:
+			k.hold(false, true)
+			k.ends[0].Close()
+			k.ends[1].Close()
+		default:
+		}
+	})
+}
+
+// afterRead says when the first script's reply has come.
+type afterRead struct {
+	once sync.Once
+	seen chan struct{}
+}
+
+func (h *afterRead) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *afterRead) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if err == nil && strings.HasPrefix(strings.ToLower(cmd.Name()), "eval") {
+			h.once.Do(func() { close(h.seen) })
+		}
+		return err
+	}
+}
+
+func (h *afterRead) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// cutter swallows a reply of the server and closes its connection, once each
+// time it is armed. The reply is the one to the next script that is sent.
+type cutter struct {
+	mu    sync.Mutex
+	armed bool
+	n     int
+}
+
+func (c *cutter) arm() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.armed = true
+}
+
+func (c *cutter) cuts() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n
+}
+
+func (c *cutter) strike() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.armed {
+		return false
+	}
+	c.armed, c.n = false, c.n+1
+	return true
+}
+
+func (c *cutter) wrap(conn net.Conn) net.Conn {
+	if conn == nil {
+		return nil
+	}
+	return &cutConn{Conn: conn, cutter: c}
+}
+
+type cutConn struct {
+	net.Conn
+	cutter *cutter
+	mu     sync.Mutex
+	writes bool // a script that writes is on its way
+}
+
+func (c *cutConn) Write(b []byte) (int, error) {
+	s := string(b)
+	c.mu.Lock()
+	for _, arg := range []string{"park-op-", "approve", "file-a", "succeeded"} { // only in the four scripts' arguments
+		c.writes = c.writes || strings.Contains(s, "evalsha") && strings.Contains(s, arg)
+	}
+	c.mu.Unlock()
+	return c.Conn.Write(b)
+}
+
+func (c *cutConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.mu.Lock()
+	writes := c.writes
+	c.writes = false
+	c.mu.Unlock()
+	if writes && n > 0 && !strings.HasPrefix(string(b[:n]), "-NOSCRIPT") && c.cutter.strike() {
+		c.Conn.Close()
+		return 0, io.EOF
+	}
+	return n, err
 }
