@@ -89,8 +89,8 @@ func (d Digest) IsZero() bool { return d == Digest{} }
 // String hides the digest.
 func (d Digest) String() string { return "<digest>" }
 
-// GoString hides the digest.
-func (d Digest) GoString() string { return "<digest>" }
+// Format hides the digest from every verb.
+func (d Digest) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("<digest>")) }
 
 // LogValue hides the digest.
 func (d Digest) LogValue() slog.Value { return slog.StringValue("<digest>") }

@@ -51,8 +51,10 @@ const (
 // Size is the length of a key in bytes.
 const Size = 32
 
-// Secret is a key. It can't be printed, logged or encoded by accident.
-type Secret struct{ b []byte }
+// Secret is a key. It can't be printed, logged or encoded by accident: the bytes
+// are behind a pointer, which fmt does not follow where it can't call a method
+// (in an unexported field of somebody's struct). The zero value is no key.
+type Secret struct{ key *[Size]byte }
 
 // ErrSecret says that a key is not usable.
 var ErrSecret = errors.New("a key is base64 of 32 random bytes; make one with: countersign keygen")
@@ -68,24 +70,29 @@ func ParseSecret(text string) (Secret, error) {
 	if err != nil || len(b) != Size || bytes.Equal(b, make([]byte, Size)) {
 		return Secret{}, ErrSecret
 	}
-	return Secret{b}, nil
+	return Secret{(*[Size]byte)(b)}, nil
 }
 
 // NewSecret draws a key.
 func NewSecret() Secret {
-	b := make([]byte, Size)
-	rand.Read(b) // never fails (crypto/rand)
-	return Secret{b}
+	var b [Size]byte
+	rand.Read(b[:]) // never fails (crypto/rand)
+	return Secret{&b}
 }
 
 // Reveal returns the key as base64, for keygen and for a file that holds it.
-func (s Secret) Reveal() string { return base64.StdEncoding.EncodeToString(s.b) }
+func (s Secret) Reveal() string {
+	if s.key == nil {
+		return ""
+	}
+	return base64.StdEncoding.EncodeToString(s.key[:])
+}
+
+// Format hides the key from every verb.
+func (s Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("<secret>")) }
 
 // String hides the key.
 func (s Secret) String() string { return "<secret>" }
-
-// GoString hides the key.
-func (s Secret) GoString() string { return "<secret>" }
 
 // LogValue hides the key.
 func (s Secret) LogValue() slog.Value { return slog.StringValue("<secret>") }
@@ -102,33 +109,33 @@ type Ring struct {
 
 type ringKey struct {
 	id   string
-	root []byte
+	root *[Size]byte // behind a pointer, as in Secret
 }
 
 // NewRing refuses an empty secret and two secrets that are the same.
 func NewRing(current Secret, previous ...Secret) (*Ring, error) {
 	r := &Ring{}
 	for _, s := range append([]Secret{current}, previous...) {
-		if len(s.b) != Size {
+		if s.key == nil {
 			return nil, ErrSecret
 		}
-		id := keyID(s.b)
+		id := keyID(s.key)
 		for _, k := range r.keys {
 			if k.id == id {
 				return nil, fmt.Errorf("keys: the key %s is listed twice", id)
 			}
 		}
-		r.keys = append(r.keys, ringKey{id: id, root: bytes.Clone(s.b)})
+		r.keys = append(r.keys, ringKey{id: id, root: s.key})
 	}
 	return r, nil
 }
 
-func keyID(root []byte) string {
+func keyID(root *[Size]byte) string {
 	return hex.EncodeToString(derive(root, "id"))[:8]
 }
 
-func derive(root []byte, purpose Purpose) []byte {
-	sub, err := hkdf.Key(sha256.New, root, nil, "countersign/v1/"+string(purpose), Size)
+func derive(root *[Size]byte, purpose Purpose) []byte {
+	sub, err := hkdf.Key(sha256.New, root[:], nil, "countersign/v1/"+string(purpose), Size)
 	if err != nil {
 		panic("keys: hkdf: " + err.Error()) // only for a length that can't be asked for
 	}
