@@ -48,7 +48,7 @@ type Directory interface {
 }
 
 // Replier tells somebody something that only they see. The text is plain; the
-// replier escapes it.
+// replier escapes it, and posts to nobody but Slack.
 type Replier interface {
 	Ephemeral(ctx context.Context, responseURL, text string) error
 }

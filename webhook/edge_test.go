@@ -1,8 +1,8 @@
 package webhook
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -151,6 +151,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 	w := newWorld(t)
 	w.desk.set(func(t *approvals.Ticket) { t.View.Text = "canary-argument"; t.Title = "canary-title" })
 	body := form(w.payload(ActionApprove, w.button(approvals.Approve), anaInSlack))
+	w.mouth.fail = errors.New("post https://hooks.slack.com/actions/canary-response-url: timeout")
 	w.approveClick("U0STRANGER")
 	w.send(w.request("POST", w.site.URL+"/slack/interactions?payload=canary-query", body, slackHeaders("canary-wrong-secret", w.clock.now(), body)))
 	w.send(w.request("POST", w.site.URL+"/slack/interactions", body, slackHeaders("canary-wrong-secret", w.clock.now(), body)))
@@ -165,18 +166,6 @@ func TestNothingSecretIsLogged(t *testing.T) {
 	_, _ = w.client(adminToken).Decide(t.Context(), theID, approvals.Deny, "canary-reason", "canary-digest")
 	_ = w.s.Close(t.Context())
 
-	// Transports that fail tell what they were given; what they were given must
-	// not be told on.
-	urls, err := NewResponseURLs(failing{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, u := range []string{"https://hooks.slack.com/actions/canary-response-url", "https://evil.test/canary-response-url", "https://hooks.slack.com/%zz/canary-response-url"} {
-		err := urls.Ephemeral(t.Context(), u, "hello")
-		if err == nil || strings.Contains(err.Error(), "canary-response-url") {
-			t.Error(err)
-		}
-	}
 	text := w.log.String()
 	if !strings.Contains(text, "route=/a/:token") || !strings.Contains(text, "route=/slack/interactions") {
 		t.Fatal("the log misses routes: ", text)
@@ -184,55 +173,6 @@ func TestNothingSecretIsLogged(t *testing.T) {
 	for line := range strings.Lines(text) {
 		if strings.Contains(strings.ToLower(line), "canary") || strings.Contains(line, n) || strings.Contains(line, "v0=") || strings.Contains(line, hookSecret) {
 			t.Error(line)
-		}
-	}
-}
-
-type failing struct{}
-
-func (failing) RoundTrip(r *http.Request) (*http.Response, error) {
-	return nil, context.DeadlineExceeded
-}
-
-func TestResponseURLs(t *testing.T) {
-	var got []string
-	status := http.StatusOK
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var b bytes.Buffer
-		_, _ = b.ReadFrom(r.Body)
-		got = append(got, r.URL.Path+" "+b.String())
-		if status == http.StatusFound {
-			w.Header().Set("Location", "/elsewhere")
-		}
-		w.WriteHeader(status)
-	}))
-	defer srv.Close()
-	r, err := NewResponseURLs(nil, srv.URL+"/api/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Ephemeral(t.Context(), srv.URL+"/actions/1", "by <!channel> & co"); err != nil {
-		t.Fatal(err)
-	}
-	if want := `/actions/1 {"replace_original":false,"response_type":"ephemeral","text":"by \u0026lt;!channel\u0026gt; \u0026amp; co"}`; got[0] != want {
-		t.Fatal(got[0])
-	}
-	for _, status = range []int{http.StatusFound, http.StatusNotFound, http.StatusInternalServerError} {
-		if err := r.Ephemeral(t.Context(), srv.URL+"/actions/1", "x"); err == nil {
-			t.Errorf("status %d is success", status)
-		}
-	}
-	if len(got) != 4 {
-		t.Fatalf("a redirect was followed: %v", got)
-	}
-	for _, u := range []string{"", "http://hooks.slack.com/x", "https://hooks.slack.com.evil.test/x", "https://u@hooks.slack.com/x", "https://169.254.169.254/x", "file:///etc/passwd", "https://hooks.slack.com:8443/x"} {
-		if err := r.Ephemeral(t.Context(), u, "x"); err == nil {
-			t.Errorf("posted to %q", u)
-		}
-	}
-	for _, base := range []string{"http://evil.test", "file:///x", "x"} {
-		if _, err := NewResponseURLs(nil, base); err == nil {
-			t.Errorf("base %q was accepted", base)
 		}
 	}
 }

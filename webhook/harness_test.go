@@ -258,9 +258,10 @@ func (d *directory) Memberships(_ context.Context, person string) (approvals.Mem
 // mouth keeps the sentences that people were told.
 type mouth struct {
 	said chan string
+	fail error
 }
 
-func (m *mouth) Ephemeral(_ context.Context, _, text string) error { m.said <- text; return nil }
+func (m *mouth) Ephemeral(_ context.Context, _, text string) error { m.said <- text; return m.fail }
 
 func (m *mouth) hear(t *testing.T) string {
 	t.Helper()

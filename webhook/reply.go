@@ -1,16 +1,10 @@
 package webhook
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net/http"
-	"net/url"
-	"strings"
 	"sync"
 	"time"
 )
@@ -63,66 +57,4 @@ func (r *replies) close(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for replies: %w", ctx.Err())
 	}
-}
-
-// ResponseURLs is a Replier that posts to Slack's response URLs, and nowhere
-// else.
-type ResponseURLs struct {
-	client *http.Client
-	allow  map[string]bool // scheme://host
-}
-
-// NewResponseURLs allows https://hooks.slack.com, https://hooks.slack-gov.com and
-// the given bases ("http://127.0.0.1:1234", for a Slack that is not Slack). A nil
-// transport means a plain one without a proxy.
-func NewResponseURLs(transport http.RoundTripper, bases ...string) (*ResponseURLs, error) {
-	r := &ResponseURLs{allow: map[string]bool{"https://hooks.slack.com": true, "https://hooks.slack-gov.com": true}}
-	for _, b := range bases {
-		u, err := url.Parse(b)
-		if err != nil || u.Host == "" || (u.Scheme != "https" && !(u.Scheme == "http" && loopbackHost(u.Hostname()))) {
-			return nil, errors.New("webhook: a base of response URLs is https, or http on loopback")
-		}
-		r.allow[u.Scheme+"://"+u.Host] = true
-	}
-	if transport == nil {
-		transport = &http.Transport{TLSHandshakeTimeout: 5 * time.Second, ResponseHeaderTimeout: 5 * time.Second, MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute}
-	}
-	r.client = &http.Client{Transport: transport, Timeout: replyTime, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	return r, nil
-}
-
-var slackEscape = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
-
-// Ephemeral posts text so that only the clicker sees it. Its errors never hold
-// the URL.
-func (r *ResponseURLs) Ephemeral(ctx context.Context, responseURL, text string) error {
-	u, err := url.Parse(responseURL)
-	if err != nil || u.User != nil || !r.allow[u.Scheme+"://"+u.Host] {
-		return errors.New("webhook: not a response URL of Slack")
-	}
-	body, err := json.Marshal(map[string]any{
-		"response_type": "ephemeral", "replace_original": false, "text": slackEscape.Replace(text),
-	})
-	if err != nil {
-		return err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
-	if err != nil {
-		return errors.New("webhook: not a response URL of Slack")
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := r.client.Do(req)
-	if err != nil {
-		var ue *url.Error
-		if errors.As(err, &ue) {
-			err = ue.Err // without the URL
-		}
-		return fmt.Errorf("posting to a response URL: %w", err)
-	}
-	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 4<<10))
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("posting to a response URL: status %d", resp.StatusCode)
-	}
-	return nil
 }

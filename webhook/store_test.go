@@ -1,8 +1,11 @@
 package webhook
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -54,11 +57,7 @@ func newReplicas(t *testing.T, url string, embedded bool) *replicas {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { st.Close() })
-			urls, err := NewResponseURLs(nil, fake.URL())
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.Decider, c.Adopter, c.Links, c.Desk, c.Ring, c.Replier, c.Now = st, st, st, st, ring, urls, time.Now
+			c.Decider, c.Adopter, c.Links, c.Desk, c.Ring, c.Replier, c.Now = st, st, st, st, ring, toResponseURL{}, time.Now
 			c.Slack = &Slack{SigningSecrets: []string{fake.SigningSecret()}, AppID: func() string { return fake.AppID }, TeamID: func() string { return fake.TeamID }}
 		})
 		w.dir.now, w.ring = time.Now, ring
@@ -69,6 +68,26 @@ func newReplicas(t *testing.T, url string, embedded bool) *replicas {
 	fake.SetInteractions(r.site.URL + "/slack/interactions")
 	r.park()
 	return r
+}
+
+// toResponseURL answers as Slack's documentation says: one POST of JSON.
+type toResponseURL struct{}
+
+func (toResponseURL) Ephemeral(ctx context.Context, responseURL, text string) error {
+	body, err := json.Marshal(object_{"response_type": "ephemeral", "replace_original": false, "text": text})
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, responseURL, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
 }
 
 // park parks a call and posts its card.

@@ -70,7 +70,7 @@ func TestPageStructure(t *testing.T) {
 		`<button class="approve" type="submit" name="decision" value="approve">Approve</button>`,
 		`<button class="deny" type="submit" name="decision" value="deny" formnovalidate>Deny</button>`,
 		`<form method="post"`, `<time datetime="2026-11-30T09:14:00Z">2026-11-30 09:14 UTC</time>, in 14 minutes`,
-		"This is the whole call. Exactly this runs, once.", "<code>/token</code>: string, 22 bytes", "Look twice", "1 of 2 have approved",
+		"This is the whole call. If it is approved, exactly this runs, once.", "<code>/token</code>: string, 22 bytes", "Look twice", "1 of 2 have approved",
 	} {
 		if !strings.Contains(html, want) {
 			t.Errorf("no %s", want)
@@ -106,7 +106,7 @@ func TestPageVariants(t *testing.T) {
 			t.Errorf("no %s", want)
 		}
 	}
-	for _, bad := range []string{"Exactly this runs", `value="approve"`, `name="confirm"`} {
+	for _, bad := range []string{"exactly this runs", `value="approve"`, `name="confirm"`} {
 		if strings.Contains(html, bad) {
 			t.Errorf("an incomplete page holds %s", bad)
 		}
