@@ -36,6 +36,9 @@ func NewRoster(people []Person, groups map[string][]string) (*Roster, error) {
 		}
 	}
 	for name, members := range groups {
+		if !plainName(name) {
+			return nil, fmt.Errorf("%q is not a group's name", name)
+		}
 		for _, m := range members {
 			if _, ok := r.people[m]; !ok && !strings.HasPrefix(m, "slack-group:") {
 				return nil, fmt.Errorf("group %s lists %s, who is not under people", name, m)
@@ -47,14 +50,17 @@ func NewRoster(people []Person, groups map[string][]string) (*Roster, error) {
 }
 
 func (r *Roster) add(p Person) error {
-	if p.ID == "" {
-		return fmt.Errorf("a person needs an id")
+	if !plainName(p.ID) {
+		return fmt.Errorf("%q is not a person's id", p.ID)
 	}
 	if _, dup := r.people[p.ID]; dup {
 		return fmt.Errorf("person %s is listed twice", p.ID)
 	}
 	r.people[p.ID] = p
 	for _, a := range p.Actors {
+		if a == "" {
+			return fmt.Errorf("person %s has an actor without a name", p.ID)
+		}
 		if other, dup := r.byActor[a]; dup {
 			return fmt.Errorf("actor %s belongs to both %s and %s", a, other, p.ID)
 		}
@@ -68,6 +74,10 @@ func (r *Roster) add(p Person) error {
 	}
 	return nil
 }
+
+// plainName refuses what approver lists would read as something else: a colon
+// sets "group:ops" and "slack-group:S0" apart from people.
+func plainName(s string) bool { return s != "" && !strings.Contains(s, ":") }
 
 // Person finds a person by id.
 func (r *Roster) Person(id string) (Person, bool) {
