@@ -249,7 +249,7 @@ func TestAFullServerStillDecides(t *testing.T) {
 // With the replica's link frozen a claim is not confirmed, and neither is the
 // same claim on a new connection: its script writes before the WAIT.
 func TestAClaimWaitsForReplicas(t *testing.T) {
-	master := redistest.Start(t)
+	master := redistest.Start(t, "--repl-diskless-sync-delay", "0")
 	px, err := newProxy(func() (net.Conn, error) { return net.Dial("unix", master.Addr) })
 	if err != nil {
 		t.Fatal(err)
