@@ -160,6 +160,8 @@ func (g *Gate) claim(ctx context.Context, c *claimed) error {
 		return nil
 	case errors.Is(err, approvals.Moved):
 		return approvals.Moved
+	case errors.Is(err, approvals.Forged), errors.Is(err, approvals.WrongDigest):
+		return g.void(ctx, c.parked, approvals.CauseForged, err)
 	case isFinal(err):
 		return errSettled
 	}

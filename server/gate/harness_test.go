@@ -22,6 +22,7 @@ import (
 	"github.com/countersign-mcp/countersign/approvals/keys"
 	"github.com/countersign-mcp/countersign/approvals/ledger"
 	"github.com/countersign-mcp/countersign/approvals/store"
+	"github.com/countersign-mcp/countersign/approvals/store/redistest"
 	"github.com/countersign-mcp/countersign/server/policy"
 	"github.com/countersign-mcp/countersign/server/upstream"
 	"github.com/countersign-mcp/countersign/server/upstream/upstreamtest"
@@ -80,7 +81,8 @@ var (
 type bench struct {
 	*Gate
 	t      *testing.T
-	mini   *miniredis.Miniredis
+	mini   *miniredis.Miniredis // nil on a real server
+	url    string
 	store  *store.Store
 	calls  *badStore
 	book   *badLedger
@@ -97,11 +99,18 @@ type option func(*bench)
 func settings(change func(*Settings)) option { return func(b *bench) { change(&b.set) } }
 func lease(d time.Duration) option           { return func(b *bench) { b.lease = d } }
 
+// onRedis uses a private redis-server instead of miniredis.
+func onRedis(b *bench) { b.url = redistest.Start(b.t).URL() }
+
 func newBench(t *testing.T, opts ...option) *bench {
 	t.Helper()
-	b := &bench{t: t, mini: miniredis.RunT(t), ledDir: t.TempDir(), dir: upstreamtest.NewDir(t, testTools), set: Settings{Hold: 20 * time.Second}}
+	b := &bench{t: t, ledDir: t.TempDir(), dir: upstreamtest.NewDir(t, testTools), set: Settings{Hold: 50 * time.Second}}
 	for _, o := range opts {
 		o(b)
+	}
+	if b.url == "" {
+		b.mini = miniredis.RunT(t)
+		b.url = "redis://" + b.mini.Addr()
 	}
 	var err error
 	if b.ring, err = keys.NewRing(keys.NewSecret()); err != nil {
@@ -129,7 +138,7 @@ func (b *bench) fill() {
 	t.Cleanup(func() { led.Close() })
 	b.book = &badLedger{Ledger: led}
 	b.store, err = store.Open(t.Context(), store.Options{
-		URL: "redis://" + b.mini.Addr(), Embedded: true, Ring: b.ring, Owner: led.ID(), Lease: b.lease,
+		URL: b.url, Embedded: b.mini != nil, Ring: b.ring, Owner: led.ID(), Lease: b.lease,
 		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -197,7 +206,7 @@ func (b *bench) stateOf(text string) State {
 
 func (b *bench) eventually(what string, ok func() bool) {
 	b.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			b.t.Fatal("waited in vain: ", what)
 		}

@@ -152,7 +152,7 @@ func (k *call) watch(wait context.Context, t approvals.Ticket) (Answer, approval
 			return k.pending(wait, t, nil), t
 		}
 		switch {
-		case r.answer != nil:
+		case r.ending != nil:
 			return k.take(r, t), t
 		case r.stuck != nil:
 			return k.pending(wait, t, r.stuck), t
@@ -168,9 +168,10 @@ func (k *call) watch(wait context.Context, t approvals.Ticket) (Answer, approval
 // take hands out what a run gave: as it came to the first, marked to the others.
 func (k *call) take(r *run, t approvals.Ticket) Answer {
 	if r.at.IsZero() || r.taken.CompareAndSwap(false, true) {
-		return *r.answer
+		return r.answer
 	}
-	return marked(*r.answer, t, r.at)
+	t.State = r.state
+	return marked(r.answer, t, r.at)
 }
 
 // next waits until the record moves. A store that can't be reached is asked

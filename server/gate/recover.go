@@ -45,6 +45,9 @@ func (g *Gate) settle(ctx context.Context, d *ledger.Dead) error {
 
 func (g *Gate) settleOne(ctx context.Context, d *ledger.Dead, grant approvals.Grant) error {
 	end, status := verdictOf(d, grant.ID)
+	if end.State == approvals.Unknown && grant.Ticket.State == approvals.Unknown {
+		return nil // settled before, and it waits for a person
+	}
 	r := ledger.Record{
 		Event: ledger.Recovered, OperationID: grant.ID, Status: status, ErrorType: end.Cause, File: d.ID,
 		Server: ledger.Clean(grant.Ticket.Server), Tool: ledger.Clean(grant.Ticket.Tool),

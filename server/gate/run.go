@@ -21,11 +21,17 @@ type run struct {
 	done chan struct{}
 
 	// Set before done is closed. With neither, the record says what happened.
-	answer *Answer   // what the execution gave
-	at     time.Time // when it was read
-	stuck  *stuck    // why it could not be tried
+	*ending
+	stuck *stuck // why it could not be tried
 
 	taken atomic.Bool // somebody got the answer as it came
+}
+
+// ending is what an execution came to.
+type ending struct {
+	answer Answer
+	state  approvals.State
+	at     time.Time // when the upstream's answer was read; zero when there is none
 }
 
 // join returns the run of an approval in this process, starting one when there
@@ -76,14 +82,14 @@ func (g *Gate) try(r *run, id string, who action.Actor) {
 			return
 		}
 		fault.Point("claim.after")
-		r.answer, r.at = g.execute(c)
+		r.ending = g.execute(c)
 		return
 	}
 	r.stuck = &stuck{sayStuckStore}
 }
 
 // execute runs a call whose claim is won, to its end.
-func (g *Gate) execute(c *claimed) (*Answer, time.Time) {
+func (g *Gate) execute(c *claimed) *ending {
 	if err := g.start(c); err != nil {
 		g.log.Error("exec_start could not be written; the call is not run", "approval", c.parked.ID, "error", err)
 		return g.finish(c, outcome{status: statusNotRun, errorType: approvals.CauseLedger})
@@ -116,7 +122,7 @@ func (g *Gate) send(c *claimed, p permit) outcome {
 // finish stores how the execution ended and makes the answer. When the store
 // can't be reached the caller is answered all the same, and the store is told
 // later by the claim's nonce.
-func (g *Gate) finish(c *claimed, out outcome) (*Answer, time.Time) {
+func (g *Gate) finish(c *claimed, out outcome) *ending {
 	end := out.end()
 	var t approvals.Ticket
 	err := g.insist(g.life, func(ctx context.Context) (err error) {
@@ -133,15 +139,13 @@ func (g *Gate) finish(c *claimed, out outcome) (*Answer, time.Time) {
 		g.finishLater(c.grant, end)
 	}
 	if out.result != nil || out.fault != nil {
-		a := out.answer()
-		return &a, out.at
+		return &ending{answer: out.answer(), state: end.State, at: out.at}
 	}
 	if err != nil {
 		t = c.parked.Ticket
 		t.State, t.Cause = end.State, end.Cause
 	}
-	a := g.ends(t)
-	return &a, time.Time{}
+	return &ending{answer: g.ends(t), state: t.State}
 }
 
 // finishLater goes on telling the store how a claim ended until it is told, it

@@ -1,0 +1,351 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/countersign-mcp/countersign/approvals"
+	"github.com/countersign-mcp/countersign/approvals/ledger"
+)
+
+func TestWhatNoLongerFitsIsVoid(t *testing.T) {
+	tests := []struct {
+		name, cause string
+		change      func(b *bench, tk approvals.Ticket)
+	}{
+		{"the policy now denies it", approvals.CausePolicy, func(b *bench, _ approvals.Ticket) {
+			b.Load(b.stateOf(strings.Replace(testPolicy, `desk/cancel_order: {tier: destructive, title: "Cancel {order}"}`, "desk/cancel_order: deny", 1)))
+		}},
+		{"the policy now allows it outright", approvals.CausePolicy, func(b *bench, _ approvals.Ticket) {
+			b.Load(b.stateOf(strings.Replace(testPolicy, `desk/cancel_order: {tier: destructive, title: "Cancel {order}"}`, "desk/cancel_order: read", 1)))
+		}},
+		{"other approvers", approvals.CausePolicy, func(b *bench, _ approvals.Ticket) {
+			b.Load(b.stateOf(strings.Replace(testPolicy, "approvers: [ben, cleo]", "approvers: [cleo]", 1)))
+		}},
+		{"a higher quorum", approvals.CausePolicy, func(b *bench, _ approvals.Ticket) {
+			b.Load(b.stateOf(strings.Replace(testPolicy, "approvers: [ben, cleo],", "approvers: [ben, cleo], quorum: 2,", 1)))
+		}},
+		{"another route", approvals.CausePolicy, func(b *bench, _ approvals.Ticket) {
+			b.Load(b.stateOf(strings.Replace(testPolicy, "desk/cancel_order: {tier: destructive,", "desk/cancel_order: {tier: destructive, route: leaves,", 1)))
+		}},
+		{"the tool's description", approvals.CauseTool, func(b *bench, _ approvals.Ticket) {
+			b.dir.SetTools(strings.Replace(testTools, "Cancels.", "Cancels, and tells nobody.", 1))
+		}},
+		{"the tool's schema", approvals.CauseTool, func(b *bench, _ approvals.Ticket) {
+			b.dir.SetTools(strings.Replace(testTools, `"destructiveHint":false},"inputSchema":{"type":"object"}`, `"destructiveHint":false},"inputSchema":{"type":"object","properties":{}}`, 1))
+		}},
+		{"the tool is gone", approvals.CauseTool, func(b *bench, _ approvals.Ticket) { b.dir.SetTools(`[{"name":"echo"}]`) }},
+		{"who agreed is the requester now", approvals.CauseActor, func(b *bench, _ approvals.Ticket) {
+			st := b.stateOf(testPolicy)
+			st.Roster, _ = approvals.NewRoster([]approvals.Person{{ID: "ana"}, {ID: "ben", Actors: []string{ana.ID}}}, nil)
+			b.Load(st)
+		}},
+		{"nobody knows the requester now", approvals.CauseActor, func(b *bench, _ approvals.Ticket) {
+			st := b.stateOf(testPolicy)
+			st.Roster, _ = approvals.NewRoster([]approvals.Person{{ID: "ben"}}, nil)
+			b.Load(st)
+		}},
+		{"votes that don't verify", approvals.CauseForged, func(b *bench, _ approvals.Ticket) {
+			b.calls.on("Recount", func(func() error) error { return approvals.Forged })
+		}},
+		{"a record that does not open", approvals.CauseForged, func(b *bench, _ approvals.Ticket) {
+			b.calls.on("Load", func(func() error) error { return approvals.Forged })
+		}},
+		{"our ledger knows its start", string(approvals.AlreadyUsed), func(b *bench, tk approvals.Ticket) {
+			b.book.mu.Lock()
+			defer b.book.mu.Unlock()
+			b.book.started = func(id string) bool { return id == tk.ID }
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t)
+			ch, tk := b.parked(req(ana, "cancel_order", `{"order":"1"}`))
+			tt.change(b, tk)
+			b.vote(tk, "ben", approvals.Approve, "")
+			b.wantVoid(ch, tk, tt.cause)
+		})
+	}
+}
+
+func (b *bench) wantVoid(ch <-chan Answer, tk approvals.Ticket, cause string) {
+	b.t.Helper()
+	s := wantEnd(b.t, <-ch, "void")
+	if got := b.ticket(tk.ID); got.Cause != cause {
+		b.t.Errorf("void because of %q, want %q", got.Cause, cause)
+	}
+	if want := sayVoid(cause); !strings.Contains(s.text(), want) {
+		b.t.Errorf("the caller was told %q", s.text())
+	}
+	if calls := b.dir.Calls(); calls != nil {
+		b.t.Errorf("ran %v", calls)
+	}
+	refused := false
+	for _, r := range b.records() {
+		refused = refused || r.Event == ledger.VoteRefused && r.OperationID == tk.ID
+	}
+	if want := cause == approvals.CauseForged; refused != want {
+		b.t.Errorf("forged votes on the ledger: %v, want %v", refused, want)
+	}
+}
+
+func TestWhatIsNoChangeStaysValid(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(b *bench)
+	}{
+		{"other tools in another order, keys in another order", func(b *bench) {
+			b.dir.SetTools(`[{"name":"zebra"},{"inputSchema":{"type":"object"},"annotations":{"destructiveHint":false,"readOnlyHint":true},"name":"cancel_order","description":"Cancels."}]`)
+		}},
+		{"a policy with the same routes", func(b *bench) {
+			b.Load(b.stateOf("# reworded\n" + strings.Replace(testPolicy, "timeout: 15m, allow", "timeout: 20m, allow", 1)))
+		}},
+		{"the upstream was restarted", func(b *bench) { b.do(ana, "crash_read", `{}`) }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t)
+			ch, tk := b.parked(req(ana, "cancel_order", `{"order":"1"}`))
+			tt.change(b)
+			b.vote(tk, "ben", approvals.Approve, "")
+			if s := read(t, <-ch); s.IsError {
+				t.Errorf("got %v", s)
+			}
+		})
+	}
+}
+
+func TestToolThatChangesBetweenClaimAndForwardIsNotRun(t *testing.T) {
+	b := newBench(t)
+	ch, tk := b.parked(req(ana, "cancel_order", `{"order":"1"}`))
+	b.book.at(ledger.ExecStart, func(r ledger.Record) {
+		if r.OperationID != tk.ID {
+			return
+		}
+		b.dir.SetTools(strings.Replace(testTools, "Cancels.", "Does more.", 1))
+		b.do(ana, "crash_read", `{}`) // a new process with a new list
+		_ = b.up.Start(t.Context())
+	})
+	b.vote(tk, "ben", approvals.Approve, "")
+	wantEnd(t, <-ch, "not_run")
+	if got := b.ticket(tk.ID); got.Cause != approvals.CauseTool {
+		t.Errorf("cause %s", got.Cause)
+	}
+	for _, c := range b.dir.Calls() {
+		if strings.HasPrefix(c, "cancel_order") {
+			t.Error("it ran")
+		}
+	}
+}
+
+func TestPolicyThatChangesBetweenClaimAndForwardStopsTheRun(t *testing.T) {
+	b := newBench(t)
+	ch, tk := b.parked(req(ana, "cancel_order", `{"order":"1"}`))
+	b.book.at(ledger.ExecStart, func(ledger.Record) {
+		b.Load(b.stateOf(strings.Replace(testPolicy, `desk/cancel_order: {tier: destructive, title: "Cancel {order}"}`, "desk/cancel_order: deny", 1)))
+	})
+	b.vote(tk, "ben", approvals.Approve, "")
+	wantEnd(t, <-ch, "not_run")
+	if got := b.ticket(tk.ID); got.State != approvals.NotRun || b.dir.Calls() != nil {
+		t.Errorf("%s; ran %v", got.State, b.dir.Calls())
+	}
+	if diff := cmp.Diff([]string{"decision:review", "exec_start:", "result:not_run"}, b.told(tk.ID)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Many callers on two replicas: one run.
+func TestOneWinnerAmongReplicas(t *testing.T) {
+	a := newBench(t, settings(func(s *Settings) { s.Waiters = 100 }))
+	b := a.replica()
+	first, tk := a.parked(req(ana, "cancel_order", `{"order":"1"}`))
+	answers := []<-chan Answer{first}
+	for range 12 {
+		answers = append(answers, a.later(req(ana, "cancel_order", `{"order":"1"}`)), b.later(req(ana, "cancel_order", `{"order":"1"}`)),
+			b.later(req(ana, CollectTool, `{"approval_id":"`+tk.ID+`"}`)))
+	}
+	a.eventually("all wait", func() bool {
+		n := 0
+		for _, g := range []*Gate{a.Gate, b.Gate} {
+			g.mu.Lock()
+			if d := g.desks[tk.ID]; d != nil {
+				n += d.waiters
+			}
+			g.mu.Unlock()
+		}
+		return n == 37
+	})
+	a.vote(tk, "ben", approvals.Approve, "")
+	for _, ch := range answers {
+		if s := read(t, <-ch); s.IsError || !strings.Contains(s.text(), "ran") {
+			t.Errorf("got %v", s)
+		}
+	}
+	if n := len(a.dir.Calls()); n != 1 {
+		t.Errorf("ran %d times", n)
+	}
+}
+
+func TestLostRepliesOfTheStoreCostNothing(t *testing.T) {
+	for _, step := range []string{"Park", "Load", "Claim", "Renew", "Finish", "Wait"} {
+		t.Run(step, func(t *testing.T) {
+			b := newBench(t)
+			b.calls.on(step, loseReply(1))
+			ch, tk := b.parked(req(ana, "cancel_order", `{"order":"1"}`))
+			b.vote(tk, "ben", approvals.Approve, "")
+			if s := read(t, <-ch); s.IsError {
+				t.Errorf("got %v", s)
+			}
+			if got := b.ticket(tk.ID); got.State != approvals.Succeeded || len(b.dir.Calls()) != 1 {
+				t.Errorf("%s after %d runs", got.State, len(b.dir.Calls()))
+			}
+		})
+	}
+}
+
+func TestClaimWithoutAClearReplyIsGivenBack(t *testing.T) {
+	b := newBench(t)
+	b.calls.on("Claim", loseReply(1000))
+	ch, tk := b.parked(req(ana, "cancel_order", `{"order":"1"}`))
+	b.vote(tk, "ben", approvals.Approve, "")
+	if s := read(t, <-ch); !s.IsError {
+		t.Errorf("got %v", s)
+	}
+	b.eventually("it is given back", func() bool { return b.ticket(tk.ID).State == approvals.NotRun })
+	if b.dir.Calls() != nil {
+		t.Error("it ran on a claim that nobody confirmed")
+	}
+}
+
+func TestOversleptClaimIsNotRun(t *testing.T) {
+	b := newBench(t, lease(400*time.Millisecond))
+	b.calls.on("Renew", func(real func() error) error {
+		err := real()
+		time.Sleep(250 * time.Millisecond) // the process slept past half its lease
+		return err
+	})
+	ch, tk := b.parked(req(ana, "cancel_order", `{"order":"1"}`))
+	b.vote(tk, "ben", approvals.Approve, "")
+	s := wantEnd(t, <-ch, "not_run")
+	if got := b.ticket(tk.ID); got.Cause != approvals.CauseOverslept || b.dir.Calls() != nil || !strings.Contains(s.text(), "held up") {
+		t.Errorf("%s %s, ran %v: %s", got.State, got.Cause, b.dir.Calls(), s.text())
+	}
+}
+
+func TestClaimWhoseLeaseWasLostIsNotRun(t *testing.T) {
+	b := newBench(t)
+	b.calls.on("Renew", func(func() error) error { return approvals.AlreadyUsed })
+	ch, tk := b.parked(req(ana, "cancel_order", `{"order":"1"}`))
+	b.vote(tk, "ben", approvals.Approve, "")
+	wantEnd(t, <-ch, "not_run")
+	if b.ticket(tk.ID).State != approvals.NotRun || b.dir.Calls() != nil {
+		t.Error("ran without a lease")
+	}
+}
+
+func TestUnwritableLedgerAroundAClaim(t *testing.T) {
+	t.Run("exec_start", func(t *testing.T) {
+		b := newBench(t)
+		b.book.refuseEvent(ledger.ExecStart)
+		ch, tk := b.parked(req(ana, "cancel_order", `{"order":"1"}`))
+		b.vote(tk, "ben", approvals.Approve, "")
+		wantEnd(t, <-ch, "not_run")
+		if got := b.ticket(tk.ID); got.Cause != approvals.CauseLedger || b.dir.Calls() != nil {
+			t.Errorf("%s %s, ran %v", got.State, got.Cause, b.dir.Calls())
+		}
+	})
+	t.Run("result", func(t *testing.T) {
+		b := newBench(t)
+		b.book.refuseEvent(ledger.Result)
+		ch, tk := b.parked(req(ana, "cancel_order", `{"order":"1"}`))
+		b.vote(tk, "ben", approvals.Approve, "")
+		s := wantEnd(t, <-ch, "unknown")
+		if got := b.ticket(tk.ID); got.State != approvals.Unknown || got.Cause != approvals.CauseLedger || !strings.Contains(s.text(), "could not be recorded") {
+			t.Errorf("%s %s: %s", got.State, got.Cause, s.text())
+		}
+		wantEnd(t, b.do(ana, "cancel_order", `{"order":"1"}`), "unknown")
+		if n := len(b.dir.Calls()); n != 1 {
+			t.Errorf("ran %d times", n)
+		}
+	})
+	t.Run("forged votes", func(t *testing.T) {
+		b := newBench(t)
+		b.book.refuseEvent(ledger.VoteRefused)
+		b.calls.on("Recount", func(func() error) error { return approvals.Forged })
+		ch, tk := b.parked(req(ana, "cancel_order", `{"order":"1"}`))
+		b.vote(tk, "ben", approvals.Approve, "")
+		if s := read(t, <-ch); !s.IsError || b.dir.Calls() != nil {
+			t.Errorf("got %v", s)
+		}
+	})
+}
+
+func TestFinishThatCanNotBeStoredYet(t *testing.T) {
+	b := newBench(t)
+	var mu sync.Mutex
+	down := true
+	b.calls.on("Finish", func(real func() error) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if down {
+			return errors.Join(approvals.StoreUnavailable, errors.New("down"))
+		}
+		return real()
+	})
+	ch, tk := b.parked(req(ana, "cancel_order", `{"order":"1"}`))
+	b.vote(tk, "ben", approvals.Approve, "")
+	if s := read(t, <-ch); s.IsError || s.text() != "ran" {
+		t.Errorf("the caller got %v, want the result", s)
+	}
+	if got := b.ticket(tk.ID).State; got != approvals.Executing {
+		t.Fatalf("the record is %s", got)
+	}
+	mu.Lock()
+	down = false
+	mu.Unlock()
+	b.eventually("it is stored", func() bool { return b.ticket(tk.ID).State == approvals.Succeeded })
+	if s := read(t, b.do(ana, "cancel_order", `{"order":"1"}`)); s.IsError || len(b.dir.Calls()) != 1 {
+		t.Errorf("the retry got %v", s)
+	}
+}
+
+func TestActorIsJudgedAgainAsTheOneWhoComes(t *testing.T) {
+	b := newBench(t)
+	tk := b.abandoned(req(ana, "cancel_order", `{"order":"1"}`))
+	b.vote(tk, "ben", approvals.Approve, "")
+	now := ana
+	now.Owners = []string{"ben"} // since then, ben answers for this actor
+	wantEnd(t, b.do(now, CollectTool, `{"approval_id":"`+tk.ID+`"}`), "void")
+	if got := b.ticket(tk.ID); got.Cause != approvals.CauseActor || b.dir.Calls() != nil {
+		t.Errorf("%s %s, ran %v", got.State, got.Cause, b.dir.Calls())
+	}
+}
+
+// abandoned parks a call whose caller then leaves.
+func (b *bench) abandoned(r Request) approvals.Ticket {
+	b.t.Helper()
+	before, err := b.store.List(b.t.Context(), []approvals.State{approvals.Pending}, 1000)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.t.Context())
+	done := make(chan Answer, 1)
+	go func() { done <- b.Call(ctx, r) }()
+	tickets := b.pendingN(len(before) + 1)
+	cancel()
+	<-done
+	for _, t := range tickets {
+		if !slices.ContainsFunc(before, func(o approvals.Ticket) bool { return o.ID == t.ID }) {
+			return t
+		}
+	}
+	b.t.Fatal("nothing was parked")
+	return approvals.Ticket{}
+}

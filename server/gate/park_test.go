@@ -1,0 +1,126 @@
+package gate
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/countersign-mcp/countersign/approvals"
+	"github.com/countersign-mcp/countersign/approvals/action"
+)
+
+func TestCallsThatAreNotParked(t *testing.T) {
+	none := func(*bench) {}
+	tests := []struct {
+		name   string
+		who    action.Actor
+		args   string
+		change func(b *bench)
+		code   int
+		reason string
+	}{
+		{"an actor without a person", action.Actor{ID: "ghost@acme.test"}, `{}`, none, codeParams, "requester_unknown"},
+		{"long arguments", ana, `{"x":"` + strings.Repeat("x", 1<<20) + `"}`, none, codeParams, "arguments_too_big"},
+		{"nobody to tell", ana, `{}`, func(b *bench) {
+			b.calls.on("NotifierAlive", func(func() error) error { return nil })
+		}, codeParams, "no_notifier"},
+		{"a store that does not answer", ana, `{}`, func(b *bench) {
+			b.calls.on("NotifierAlive", func(func() error) error { return errors.New("down") })
+		}, codeInternal, "store_unavailable"},
+		{"a store that goes away", ana, `{}`, func(b *bench) {
+			b.calls.on("Park", func(func() error) error { return approvals.StoreUnavailable })
+		}, codeInternal, "store_unavailable"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t)
+			tt.change(b)
+			wantRefusal(t, b.do(tt.who, "cancel_order", tt.args), tt.code, tt.reason)
+			b.pendingN(0)
+			if b.dir.Calls() != nil {
+				t.Error("it ran")
+			}
+			ops := b.ops()
+			told := b.told(ops[0])
+			if last := told[len(told)-1]; last != "decision:deny" && last != "result:not_run" {
+				t.Errorf("the ledger says %v", told)
+			}
+		})
+	}
+}
+
+func TestReadsGoOnWithoutTheStore(t *testing.T) {
+	b := newBench(t)
+	b.mini.Close()
+	if s := read(t, b.do(ana, "echo", `{}`)); s.IsError {
+		t.Errorf("got %v", s)
+	}
+	wantRefusal(t, b.do(ana, "cancel_order", `{}`), codeInternal, "store_unavailable")
+	wantRefusal(t, b.do(ana, CollectTool, `{"approval_id":"cs_1"}`), codeInternal, "store_unavailable")
+	if err := b.mini.Restart(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOwnersCountAsRequesters(t *testing.T) {
+	b := newBench(t)
+	ch, tk := b.parked(req(robot, "cancel_order", `{}`))
+	if diff := cmp.Diff([]string{"ben"}, tk.Requirements[0].Excluded); diff != "" {
+		t.Error(diff)
+	}
+	_, err := b.store.Decide(t.Context(), approvals.Vote{ID: tk.ID, Nonce: "n1", Person: "ben", Verdict: approvals.Approve, Source: "admin"})
+	if !errors.Is(err, approvals.SelfApproval) {
+		t.Errorf("an owner's yes: %v", err)
+	}
+	b.vote(tk, "cleo", approvals.Approve, "")
+	read(t, <-ch)
+}
+
+func TestCapsAreRefusals(t *testing.T) {
+	b := newBench(t, settings(func(s *Settings) {
+		s.Caps.Parked = 2
+		s.Hold = time.Hour
+		s.Holds = map[string]time.Duration{"hasty": time.Millisecond}
+	}))
+	for _, args := range []string{`{"n":1}`, `{"n":2}`} {
+		r := req(ana, "cancel_order", args)
+		r.Client = "hasty"
+		read(t, b.Call(t.Context(), r))
+	}
+	wantRefusal(t, b.do(ana, "cancel_order", `{"n":3}`), codeParams, "too_many_pending")
+	r := req(ana, "cancel_order", `{"n":1}`) // attaching costs no budget
+	r.Client = "hasty"
+	if s := read(t, b.Call(t.Context(), r)); s.status() != "pending" {
+		t.Errorf("got %v", s)
+	}
+	r = req(dora, "cancel_order", `{"n":3}`) // another actor's budget
+	r.Client = "hasty"
+	read(t, b.Call(t.Context(), r))
+	if n := len(b.pendingN(3)); n != 3 {
+		t.Error(n)
+	}
+}
+
+func TestSecretsAreMaskedInWhatPeopleSee(t *testing.T) {
+	b := newBench(t)
+	_, tk := b.parked(req(ana, "cancel_order", `{"order":"1","api_key":"canary-5512"}`))
+	if strings.Contains(tk.View.Text, "canary") || len(tk.View.Masked) != 1 || !strings.HasPrefix(tk.View.Masked[0].Digest, b.ring.ID()+".") {
+		t.Errorf("%+v", tk.View)
+	}
+}
+
+func TestRoutesThatAllMustSayIt(t *testing.T) {
+	yes, no := approvals.Route{Links: "approve", Run: runOnApprove}, approvals.Route{}
+	links := func(r approvals.Route) string { return r.Links }
+	for _, tt := range []struct {
+		routes []approvals.Route
+		want   string
+	}{{nil, ""}, {[]approvals.Route{yes}, "approve"}, {[]approvals.Route{yes, no}, ""}, {[]approvals.Route{yes, yes}, "approve"}} {
+		if got := every(tt.routes, "approve", links); got != tt.want {
+			t.Errorf("%v: %q", tt.routes, got)
+		}
+	}
+}
