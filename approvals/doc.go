@@ -1,4 +1,102 @@
 // Package approvals holds the words that every part of Countersign shares:
 // what an approval is ([Ticket]), the states it goes through ([State]), who may
 // decide ([Eligible]) and what can be refused ([Conflict]). It calls nobody.
+// Package store keeps approvals; everything said here about atomic steps is
+// said of its scripts.
+//
+// # States
+//
+//	pending ──► approved ──► executing ──► succeeded
+//	   │            │            │    └──► failed
+//	   ├► denied    ├► lapsed    ├──────► not_run
+//	   ├► expired   ├► withdrawn └──────► unknown ──► succeeded | failed | not_run
+//	   ├► withdrawn ├► void
+//	   └► void      └► revoked
+//
+//	pending    waits for people; the earliest deadline of its requirements rules
+//	approved   every requirement has its quorum; must be claimed by Ticket.ClaimBy
+//	denied     one eligible person said no, at any time while it was pending
+//	expired    nobody decided in time; cause "undelivered" when no message reached anyone
+//	withdrawn  the caller took it back
+//	void       policy, tool or actor no longer fit, or its votes did not verify
+//	lapsed     approved, and nobody collected it in time
+//	revoked    an eligible approver took the yes back before the claim
+//	executing  claimed: one process may forward the call once
+//	succeeded  the tool answered
+//	failed     the tool said error
+//	not_run    it is certain that the call was never sent
+//	unknown    sent and no answer read, or the claimer is lost; stays until somebody knows
+//
+// No way leads back to approved, and none from executing or unknown to executing.
+// [State.May] is this picture.
+//
+// # Who moves what
+//
+//	to                      by
+//	pending                 the gate, when policy says that a call needs a yes
+//	approved, denied        a verified person, through Decide alone
+//	expired, lapsed         the clock of the store, inside whichever step meets it
+//	withdrawn               the caller, through the gate
+//	void                    the gate, right before a claim
+//	revoked                 an eligible approver, through the operators' API
+//	executing               the gate, through Claim, with a nonce of its own
+//	succeeded, failed       the claim's nonce; a person for an unknown that ran
+//	not_run                 the claim's nonce; a person for an unknown that did not
+//	unknown                 the claim's nonce, or the clock at the end of the lease
+//
+// # Why a call runs at most once
+//
+// Only Claim leads to executing. It is one atomic step that takes a record from
+// approved, under one nonce, and nothing brings a record back to approved. A
+// repeated Claim with the same nonce is the same claim; another nonce is told
+// that the approval was used. A claimer forwards only after the claim was
+// confirmed and its own ledger has the start of the call on disk, and only while
+// its lease has time left by its own clock, counted from before the renewal was
+// sent. A process whose ledger already has a start of that id refuses the claim
+// altogether. What can't be known is unknown, and an unknown is never run again
+// by itself: people are told.
+//
+// # Why only the right people
+//
+// Every vote passes [Eligible] at the moment it is given, against a membership no
+// older than [MembershipAge]. The requirements are sealed in the record. Each vote
+// carries a MAC over the approval, the digest of the call, the requirement, the
+// person, the verdict and the latest claim it allows, by a key that is not in the
+// store; the claimer counts again those that verify. An empty list means nobody.
+//
+// # Crash points
+//
+// A process dies right after the moment in the left column.
+//
+//	before the park is written      nothing exists; the caller asks again
+//	the park is written             pending; the outbox has its entry; a repeated call attaches
+//	a message is posted, not noted  the attempt is on the record: the post is looked up before another
+//	the vote is written             decided; the click's answer is lost, a second click is told so
+//	the claim is written            executing; its owner's ledger has no start: not_run once the
+//	                                owner's file is taken over, unknown if that never happens
+//	the start is on the ledger      unknown: it may have been sent
+//	the call is forwarded           unknown
+//	the answer is read              unknown: only the dead process knew it
+//	the result is on the ledger     succeeded or failed, by recovery; the body is lost, and said to be
+//	the result is in the store      succeeded or failed, with its body for result_ttl
+//
+// The store dies: what it confirmed is there after its restart (one node with its
+// append-only file); a reply that was lost is asked for again with the same nonce.
+//
+// # Limits
+//
+//   - A claimer that is stopped between the last look at its lease and the send,
+//     for longer than the lease, still sends when it goes on. By then the record
+//     says unknown, so nobody else runs it and nobody is told that it did not run.
+//   - With replicas the store forgets a confirmed claim when a master dies whose
+//     replicas did not have it. Claims therefore wait for redis.wait_replicas of
+//     them. A replica that loses its own memory and is then promoted is not covered.
+//   - Whoever can write to the store can end or delete approvals, and can restore
+//     a record as it was before its claim. A process that has the start of the
+//     call in its ledger directory refuses the second run; one on another machine
+//     can't know.
+//   - States are not signed. A writer to the store can make a caller believe that
+//     a call was denied or has ended; never that it may run.
+//   - Deadlines are of the store's clock. When a replica with another clock is
+//     promoted they shift by the difference.
 package approvals
