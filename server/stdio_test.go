@@ -225,6 +225,7 @@ func TestStdioTooManyAtOnce(t *testing.T) {
 // The end of stdin lets go of what waits for a person, and what runs is answered.
 func TestStdioEnd(t *testing.T) {
 	g := newRig(t)
+	g.srv.cfg.Drain = time.Hour
 	p := newPipe(t, g)
 	p.initialize()
 	p.say(legacyCall("1", "hold", ""), legacyCall("2", "quiet", ""))
