@@ -256,7 +256,7 @@ func TestShowsAgreesWithJudge(t *testing.T) {
 	values := []string{"read", "write", "deny", "destructive"}
 	names := []string{"a", "b", "ab", "ba", "aab", "abb", "aa"}
 	tried := 0
-	for i := range 4000 {
+	for i := range 700 {
 		var b strings.Builder
 		b.WriteString("version: 2\ntiers: {write: deny}\ntools:\n")
 		n := i

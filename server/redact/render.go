@@ -41,7 +41,7 @@ func Render(c action.Call, r Rules, digest func([]byte) string) (title string, v
 	if c.Meta != nil {
 		d.section("\n\nMetadata of the request:\n", "meta:", c.Meta)
 	}
-	if d.Len() > MaxText {
+	if d.full() {
 		d.whole("longer than 1 MiB, so it can't be shown")
 	}
 	v = approvals.View{Text: d.String(), Masked: d.masked, Warnings: d.warnings(), Missing: d.missing}
@@ -105,9 +105,6 @@ func partName(base string) string {
 }
 
 func (d *drawing) value(raw json.RawMessage, at string, depth int) {
-	if d.Len() > MaxText {
-		return // Render tells that the whole is not shown
-	}
 	raw = trim(raw)
 	switch raw[0] {
 	case '{':
@@ -122,10 +119,17 @@ func (d *drawing) value(raw json.RawMessage, at string, depth int) {
 	}
 }
 
+// full tells that drawing on is of no use: Render says that the whole is not
+// shown.
+func (d *drawing) full() bool { return d.Len() > MaxText }
+
 func (d *drawing) object(raw json.RawMessage, at string, depth int) {
 	hidden := d.pairs(raw)
 	first := true
 	for name, v := range action.Fields(raw) {
+		if d.full() {
+			return
+		}
 		d.open(&first, '{', depth)
 		d.quoted(name)
 		d.WriteString(": ")
@@ -137,6 +141,9 @@ func (d *drawing) object(raw json.RawMessage, at string, depth int) {
 func (d *drawing) array(raw json.RawMessage, at string, depth int) {
 	first, i := true, 0
 	for v := range action.Items(raw) {
+		if d.full() {
+			return
+		}
 		d.open(&first, '[', depth)
 		d.member("", v, at+"/"+strconv.Itoa(i), depth, false)
 		i++
