@@ -268,6 +268,7 @@ func (b *board) Deliver(ctx context.Context, m notifier.Message) (approvals.Ref,
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
+			return approvals.Ref{}, &notifier.Fail{Reason: notifier.Unreachable, Maybe: true}
 		}
 	}
 	b.mu.Lock()

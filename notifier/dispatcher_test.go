@@ -144,6 +144,24 @@ func TestLostAnswer(t *testing.T) {
 	}
 }
 
+// A post that may have happened and did not is not made up for once nobody can
+// answer it.
+func TestDoubtfulPostThatEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, slack := newBook(), newBoard(t)
+		slack.troubled(always(notifier.Fail{Reason: notifier.Unreachable, Maybe: true}))
+		defer run(t, b, notifier.Channels{"slack": slack}, nil)()
+		b.set("a", parked("slack:C1"))
+		synctest.Wait()
+		b.set("a", to(approvals.Expired))
+		slack.troubled(nil)
+		time.Sleep(time.Minute)
+		if len(slack.of("a")) != 0 || len(slack.made("find")) == 0 || b.pending() != 0 {
+			t.Errorf("%d cards, %d searches, %d nudges", len(slack.of("a")), len(slack.made("find")), b.pending())
+		}
+	})
+}
+
 // Killed between the post and the storing of its reference.
 func TestKilledBeforeMark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -480,7 +498,8 @@ func TestChaos(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			var mu sync.Mutex
-			chance := func(n int) bool { mu.Lock(); defer mu.Unlock(); return r.IntN(n) == 0 }
+			roll := func(n int) int { mu.Lock(); defer mu.Unlock(); return r.IntN(n) }
+			chance := func(n int) bool { return roll(n) == 0 }
 			b, slack, desk := newBook(), newBoard(t), newBoard(t)
 			slack.took, desk.took = 300*time.Millisecond, 2*time.Second
 			bad := func(call) (*notifier.Fail, bool) {
@@ -509,12 +528,12 @@ func TestChaos(t *testing.T) {
 			}
 			next := 2
 			for range 60 {
-				time.Sleep(time.Duration(100+r.IntN(2000)) * time.Millisecond)
-				b.set(ids[r.IntN(len(ids))], nil)
+				time.Sleep(time.Duration(100+roll(2000)) * time.Millisecond)
+				b.set(ids[roll(len(ids))], nil)
 				switch {
 				case chance(8):
 					b.fail(true)
-					time.Sleep(time.Duration(r.IntN(3000)) * time.Millisecond)
+					time.Sleep(time.Duration(roll(3000)) * time.Millisecond)
 					b.fail(false)
 				case chance(8):
 					for i, stop := range stops {
