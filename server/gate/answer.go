@@ -119,20 +119,17 @@ func (g *Gate) waits(t approvals.Ticket, why *stuck) Answer {
 }
 
 // ends is the answer of an approval that is over and has no result to give.
-func (g *Gate) ends(t approvals.Ticket) Answer {
-	text := sayNotArguments + " " + sayEnd(t)
-	if !g.set.RefuseAsError {
-		return result(text, standing(t.ID, status(t), time.Time{}, 0))
-	}
-	data := standing(t.ID, status(t), time.Time{}, 0)
-	data = action.SetMember(json.RawMessage(`{}`), metaApproval, data)
-	data = action.SetMember(data, "reason", quote(status(t)))
-	return Answer{Error: &Error{Code: codeParams, Message: text, Data: data}}
-}
+func (g *Gate) ends(t approvals.Ticket) Answer { return g.lost(t, status(t), sayEnd(t)) }
 
-// gone is the answer when the record is not there any more.
-func (g *Gate) gone(t approvals.Ticket) Answer {
-	return result(sayNotArguments+" "+sayGone, standing(t.ID, "not_found", time.Time{}, 0))
+// lost is an answer without a result, in the form that the configuration asks
+// for.
+func (g *Gate) lost(t approvals.Ticket, status, words string) Answer {
+	text, where := sayNotArguments+" "+words, standing(t.ID, status, time.Time{}, 0)
+	if !g.set.RefuseAsError {
+		return result(text, where)
+	}
+	data := action.SetMember(json.RawMessage(`{}`), "reason", quote(status))
+	return Answer{Error: &Error{Code: codeParams, Message: text, Data: action.SetMember(data, metaApproval, where)}}
 }
 
 // kept is an upstream's error as it was kept.

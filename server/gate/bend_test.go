@@ -3,12 +3,41 @@ package gate
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 
 	"github.com/countersign-mcp/countersign/approvals"
 	"github.com/countersign-mcp/countersign/approvals/action"
 	"github.com/countersign-mcp/countersign/approvals/ledger"
 )
+
+// badStore is the real store, but for the steps that a test bends.
+type badStore struct {
+	Store
+	mu   sync.Mutex
+	bend map[string]func(real func() error) error
+}
+
+// on bends one method: f may call the real one, before or after failing.
+func (s *badStore) on(method string, f func(real func() error) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.bend == nil {
+		s.bend = map[string]func(func() error) error{}
+	}
+	s.bend = maps.Clone(s.bend)
+	s.bend[method] = f
+}
+
+func (s *badStore) do(method string, real func() error) error {
+	s.mu.Lock()
+	f := s.bend[method]
+	s.mu.Unlock()
+	if f == nil {
+		return real()
+	}
+	return f(real)
+}
 
 func (s *badStore) Park(ctx context.Context, p approvals.Park) (t approvals.Ticket, fresh bool, err error) {
 	err = s.do("Park", func() (e error) { t, fresh, e = s.Store.Park(ctx, p); return e })

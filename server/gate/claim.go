@@ -137,7 +137,10 @@ func (g *Gate) void(ctx context.Context, p approvals.Parked, cause string, why e
 		_, err := g.store.End(ctx, p.ID, approvals.Void, cause, "", "")
 		return err
 	})
-	if err != nil && !isFinal(err) {
+	switch {
+	case errors.Is(err, approvals.Forged):
+		return &stuck{sayForgedRecord} // so broken that it can't even be ended
+	case err != nil && !isFinal(err):
 		return &stuck{sayStuckStore}
 	}
 	return errSettled
@@ -207,9 +210,11 @@ func (g *Gate) keep(ctx context.Context, grant approvals.Grant) {
 func (g *Gate) start(c *claimed) error {
 	r := g.claimRecord(ledger.ExecStart, c.parked)
 	r.Approval = approvalOf(c.parked.Ticket)
-	err := g.writeLate(r)
+	if err := g.writeLate(r); err != nil {
+		return err
+	}
 	fault.Point("exec_start.after")
-	return err
+	return nil
 }
 
 // leaveToRun is everything between exec_start and the first byte. The error's

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -158,6 +159,34 @@ func TestPolicyThatChangesBetweenClaimAndForwardStopsTheRun(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"decision:review", "exec_start:", "result:not_run"}, b.told(tk.ID)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Somebody writes into Redis: the record says approved, and no vote says so.
+func TestApprovalWrittenIntoRedisByHandIsForged(t *testing.T) {
+	b := newBench(t)
+	ch, tk := b.parked(req(ana, "cancel_order", `{"order":"1"}`))
+	key := "{countersign}:a:" + tk.ID
+	if b.mini.HGet(key, "st") != "pending" {
+		t.Fatal("the record is kept in another way; this test has to follow")
+	}
+	b.mini.HSet(key, "st", "approved", "cb", strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10))
+	b.mini.HIncrBy(key, "rev", 1)
+	b.mini.Publish("{countersign}:wake", tk.ID+" "+b.mini.HGet(key, "rev"))
+	b.wantVoid(ch, tk, approvals.CauseForged)
+}
+
+func TestRecordThatDoesNotVerifyRunsNothing(t *testing.T) {
+	b := newBench(t)
+	ch, tk := b.parked(req(ana, "cancel_order", `{"order":"1"}`))
+	key := "{countersign}:a:" + tk.ID
+	b.mini.HSet(key, "f", "junk")
+	b.mini.HIncrBy(key, "rev", 1)
+	b.mini.Publish("{countersign}:wake", tk.ID+" "+b.mini.HGet(key, "rev"))
+	wantEnd(t, <-ch, "forged")
+	wantRefusal(t, b.do(ana, CollectTool, collect(tk.ID)), codeInternal, "forged")
+	if b.dir.Calls() != nil {
+		t.Error("it ran")
 	}
 }
 

@@ -229,3 +229,27 @@ func TestApprovedCallWhoseUpstreamIsDownStaysApproved(t *testing.T) {
 		}
 	}
 }
+
+func TestProgressOfARunReachesItsWaiters(t *testing.T) {
+	b := newBench(t)
+	b.dir.SetTools(`[{"name":"progress_run"}]`)
+	b.Load(b.stateOf(`version: 2
+tools: {desk/progress_run: destructive}
+routes: {default: {channels: [link:ben], approvers: [ben], allow_requester: false}}
+`))
+	r := req(ana, "progress_run", `{}`)
+	var got []string
+	r.Tell = func(u Update) {
+		if u.Progress != nil {
+			got = append(got, string(u.Progress))
+		}
+	}
+	ch, tk := b.parked(r)
+	b.vote(tk, "ben", approvals.Approve, "")
+	if s := read(t, <-ch); s.IsError {
+		t.Fatal(s)
+	}
+	if len(got) != 3 || !strings.Contains(got[0], `"progress":1,"big":9007199254740993`) || !strings.Contains(got[2], `"progress":3`) {
+		t.Errorf("told %q", got)
+	}
+}

@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -323,85 +321,4 @@ func (b *bench) ops() []string {
 		}
 	}
 	return out
-}
-
-// seen is an answer as a client would read it.
-type seen struct {
-	Content []struct{ Type, Text string }
-	IsError bool
-	Meta    map[string]struct {
-		ID, Status string
-		Expires    string `json:"expires_at"`
-		Retry      int    `json:"retry_after_ms"`
-	} `json:"_meta"`
-}
-
-func read(t *testing.T, a Answer) seen {
-	t.Helper()
-	if a.Error != nil {
-		t.Fatalf("an error: %d %s %s %s", a.Error.Code, a.Error.Message, a.Error.Data, a.Error.Raw)
-	}
-	var s seen
-	if err := json.Unmarshal(a.Result, &s); err != nil {
-		t.Fatalf("%v: %s", err, a.Result)
-	}
-	return s
-}
-
-func (s seen) status() string { return s.Meta[metaApproval].Status }
-func (s seen) text() string {
-	var all []string
-	for _, c := range s.Content {
-		all = append(all, c.Text)
-	}
-	return strings.Join(all, "\n")
-}
-
-func wantRefusal(t *testing.T, a Answer, code int, reason string) {
-	t.Helper()
-	if a.Error == nil {
-		t.Fatalf("no error but %s", a.Result)
-	}
-	var d struct{ Reason string }
-	_ = json.Unmarshal(a.Error.Data, &d)
-	if a.Error.Code != code || d.Reason != reason {
-		t.Fatalf("refused with %d %s (%s), want %d %s", a.Error.Code, a.Error.Data, a.Error.Message, code, reason)
-	}
-}
-
-func wantEnd(t *testing.T, a Answer, status string) seen {
-	t.Helper()
-	s := read(t, a)
-	if !s.IsError || s.status() != status || !strings.HasPrefix(s.text(), "Not an argument error; do not vary the call.") {
-		t.Fatalf("got %s, want the end %s", a.Result, status)
-	}
-	return s
-}
-
-// badStore is the real store, but for the steps that a test bends.
-type badStore struct {
-	Store
-	mu   sync.Mutex
-	bend map[string]func(real func() error) error
-}
-
-// on bends one method: f may call the real one, before or after failing.
-func (s *badStore) on(method string, f func(real func() error) error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.bend == nil {
-		s.bend = map[string]func(func() error) error{}
-	}
-	s.bend = maps.Clone(s.bend)
-	s.bend[method] = f
-}
-
-func (s *badStore) do(method string, real func() error) error {
-	s.mu.Lock()
-	f := s.bend[method]
-	s.mu.Unlock()
-	if f == nil {
-		return real()
-	}
-	return f(real)
 }

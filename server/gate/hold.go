@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -146,9 +147,7 @@ func (k *call) watch(wait context.Context, t approvals.Ticket) (Answer, approval
 			t = next
 			continue
 		}
-		select {
-		case <-r.done:
-		case <-wait.Done():
+		if !k.join(wait, r) {
 			return k.pending(wait, t, nil), t
 		}
 		switch {
@@ -162,6 +161,30 @@ func (k *call) watch(wait context.Context, t approvals.Ticket) (Answer, approval
 			return k.notNext(wait, t, err), t
 		}
 		t = next
+	}
+}
+
+// join waits for a run to end, and passes its progress on meanwhile; false when
+// the wait ends first.
+func (k *call) join(wait context.Context, r *run) bool {
+	var news <-chan json.RawMessage
+	if k.req.Tell != nil {
+		var leave func()
+		news, leave = r.notes.listen()
+		defer leave()
+	}
+	for {
+		select {
+		case <-r.done:
+			for len(news) > 0 { // what came before the end is told before it
+				k.tell(Update{Progress: <-news})
+			}
+			return true
+		case params := <-news:
+			k.tell(Update{Progress: params})
+		case <-wait.Done():
+			return false
+		}
 	}
 }
 
@@ -193,8 +216,11 @@ func (k *call) next(wait context.Context, t approvals.Ticket) (approvals.Ticket,
 
 // notNext is the answer when the record could not be followed to its end.
 func (k *call) notNext(wait context.Context, t approvals.Ticket, err error) Answer {
-	if errors.Is(err, approvals.NotFound) {
-		return k.g.gone(t)
+	switch {
+	case errors.Is(err, approvals.NotFound):
+		return k.g.lost(t, "not_found", sayGone)
+	case errors.Is(err, approvals.Forged):
+		return k.g.lost(t, "forged", sayForgedRecord)
 	}
 	return k.pending(wait, t, nil)
 }
@@ -222,9 +248,13 @@ func (k *call) over(ctx context.Context, t approvals.Ticket) Answer {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	p, err := k.g.store.Load(ctx, t.ID, k.c.Actor)
-	if err != nil || p.Result == nil {
-		if err != nil {
-			k.g.log.Warn("a kept result could not be read", "approval", t.ID, "error", err)
+	switch {
+	case err != nil:
+		k.g.log.Warn("a kept result could not be read", "approval", t.ID, "error", err)
+		return k.g.waits(t, &stuck{sayStuckResult})
+	case p.Result == nil:
+		if t.Cause == "" {
+			t.Cause = approvals.CauseResultExpired
 		}
 		return k.g.ends(t)
 	}

@@ -113,6 +113,14 @@ func TestEndsOfAnApproval(t *testing.T) {
 	for _, e := range []ending{
 		{"denied", "denied", func(tk approvals.Ticket) { b.vote(tk, "ben", approvals.Deny, "not on a Friday") }, `(ben), so it was not run. The reason given: "not on a Friday"`},
 		{"withdrawn", "withdrawn", end(approvals.Withdrawn, "ana@acme.test", ""), "withdrawn (ana@acme.test)"},
+		{"revoked", "revoked", func(tk approvals.Ticket) {
+			b.calls.on("Load", func(real func() error) error { // taken back before anyone claims
+				b.calls.on("Load", nil)
+				end(approvals.Revoked, "ben", "changed my mind")(tk)
+				return real()
+			})
+			b.vote(tk, "ben", approvals.Approve, "")
+		}, `taken back (ben) before the call ran, so it was not run. The reason given: "changed my mind"`},
 		{"void", "void", end(approvals.Void, "", ""), "was not run"},
 	} {
 		t.Run(e.name, func(t *testing.T) {
@@ -123,6 +131,18 @@ func TestEndsOfAnApproval(t *testing.T) {
 			}
 		})
 	}
+	t.Run("lapsed", func(t *testing.T) {
+		tk := b.abandoned(req(ana, "cancel_order", `{"order":"lapsed"}`))
+		b.vote(tk, "ben", approvals.Approve, "")
+		b.mini.SetTime(time.Now().Add(61 * time.Minute))
+		defer b.mini.SetTime(time.Time{})
+		if _, err := b.store.Sweep(t.Context(), 100); err != nil {
+			t.Fatal(err)
+		}
+		if s := wantEnd(t, b.do(ana, CollectTool, collect(tk.ID)), "lapsed"); !strings.Contains(s.text(), "nobody collected it") {
+			t.Error(s.text())
+		}
+	})
 	t.Run("a denial is remembered", func(t *testing.T) {
 		for range 1000 {
 			wantEnd(t, b.do(ana, "cancel_order", `{"order":"denied"}`), "denied")

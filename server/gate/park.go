@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/countersign-mcp/countersign/approvals"
 	"github.com/countersign-mcp/countersign/approvals/action"
@@ -119,7 +120,7 @@ func (k *call) parking(who people) approvals.Park {
 	info := up.Info()
 	e := action.Envelope{
 		V: action.EnvelopeVersion, OperationID: k.op, Call: k.c, Tier: k.verdict.Tier,
-		ServerID: up.Identity(), ServerName: info.Name + " " + info.Version,
+		ServerID: up.Identity(), ServerName: strings.TrimSpace(info.Name + " " + info.Version),
 		Manifest: k.cat.manifest, ToolDef: k.tool.digest, Policy: k.verdict.Policy,
 	}
 	p := approvals.Park{

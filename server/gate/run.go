@@ -18,7 +18,8 @@ const maxKept = 1 << 20
 // run is one try of this process to run an approved call. All waiters share it;
 // it lives on its own context, so no caller's leaving ends it.
 type run struct {
-	done chan struct{}
+	done  chan struct{}
+	notes notes // the upstream's progress
 
 	// Set before done is closed. With neither, the record says what happened.
 	*ending
@@ -82,24 +83,23 @@ func (g *Gate) try(r *run, id string, who action.Actor) {
 			return
 		}
 		fault.Point("claim.after")
-		r.ending = g.execute(c)
+		r.ending = g.execute(c, r)
 		return
 	}
 	r.stuck = &stuck{sayStuckStore}
 }
 
 // execute runs a call whose claim is won, to its end.
-func (g *Gate) execute(c *claimed) *ending {
+func (g *Gate) execute(c *claimed, r *run) *ending {
 	if err := g.start(c); err != nil {
 		g.log.Error("exec_start could not be written; the call is not run", "approval", c.parked.ID, "error", err)
 		return g.finish(c, outcome{status: statusNotRun, errorType: approvals.CauseLedger})
 	}
 	p, out := g.leaveToRun(g.life, c)
 	if out.status == "" {
-		out = g.send(c, p)
+		out = g.send(c, p, r)
 	}
-	r := g.ended(g.claimRecord(ledger.Result, c.parked), out)
-	if err := g.writeLate(r); err != nil {
+	if err := g.writeLate(g.ended(g.claimRecord(ledger.Result, c.parked), out)); err != nil {
 		// It may have run, and we can't say so durably. Nothing more runs until
 		// the ledger works: every call begins with a record.
 		g.log.Error("a result could not be written to the ledger", "approval", c.parked.ID, "error", err)
@@ -109,12 +109,12 @@ func (g *Gate) execute(c *claimed) *ending {
 	return g.finish(c, out)
 }
 
-func (g *Gate) send(c *claimed, p permit) outcome {
+func (g *Gate) send(c *claimed, p permit, r *run) outcome {
 	ctx, cancel := context.WithTimeout(g.life, g.set.ExecTimeout)
 	defer cancel()
 	go g.keep(ctx, c.grant)
 	fault.Point("forward.before")
-	out := g.forward(ctx, p, nil)
+	out := g.forward(ctx, p, r.notes.pass)
 	fault.Point("forward.after")
 	return out
 }

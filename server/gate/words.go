@@ -36,6 +36,7 @@ const (
 	sayLedgerLost   = "The call was sent, and its outcome could not be recorded, so it counts as unknown. Nothing more runs until the gate's ledger works. Look at its effect before you call again."
 	sayGone         = "The record of this approval is gone, so it can't be run any more. Calling again asks anew."
 
+	sayStuckResult   = "The call ran, and its result can't be read at the moment."
 	sayStuckStore    = "It is approved, and can't be run at the moment because the store of approvals does not answer."
 	sayStuckUpstream = "It is approved, and can't be run at the moment because the server behind the tool can't be reached."
 )
@@ -62,6 +63,8 @@ func left(until time.Time) time.Duration {
 func sayWaits(t approvals.Ticket, why *stuck, collect bool, collects int) string {
 	var s []string
 	switch {
+	case over(t.State):
+		s = append(s, why.words)
 	case t.State == approvals.Executing:
 		s = append(s, "Approved, and running now. The call is not answered yet.")
 	case t.State == approvals.Approved && why == nil:

@@ -1,0 +1,72 @@
+// Package gate is the pipeline that every tools/call goes through: judge, then
+// run or park, hold, claim, forward, finish. It knows nothing of HTTP, of Redis or
+// of the SDK; the edge hands it a [Request] and writes down its [Answer].
+//
+// # What holds for every call
+//
+// A call draws its own operation id. Before anything else happens, a decision is
+// on the ledger; where the ledger can't be written, nothing runs. Three gates
+// that share no code stand before the upstream: the list gate (is the tool shown
+// at all), the call gate (what does the policy say to this call), and a third
+// check right before the bytes leave, which asks the policy of that moment. Only
+// the third makes the permit that forwarding takes.
+//
+// # From parked to forwarded
+//
+// There is one way (claim.go, run.go), and it takes these steps in this order:
+//
+//  1. Load the record, as the same actor. It must say approved.
+//  2. Compute the digest of the stored envelope again; it must be the one that
+//     people were shown.
+//  3. Count again the votes that verify.
+//  4. Judge with the current policy, once as the actor was and once as it is. It
+//     must still ask the same people on the same routes, and none of those who
+//     agreed may count as a requester now.
+//  5. Read the upstream's tools again. The called tool's definition must be the
+//     same; the order of the list and of keys is no difference.
+//  6. The own ledger must not know a start of this approval: a record put back
+//     into the store is found by that.
+//  7. Claim, under the version of the record that was judged. One caller in all
+//     processes wins. An unclear reply is asked for again with the same nonce.
+//  8. Write exec_start, with the votes and what was shown; wait until it is
+//     durable.
+//  9. Renew the lease, then the third check, and the tool's definition again if
+//     the upstream's list may have moved.
+//  10. Forward the stored bytes, on a context that no caller ends, and not a byte
+//     of them later than half a lease after the renewal was sent. Both clocks are
+//     asked right before the write: the wall clock also counts the time that the
+//     machine was suspended.
+//  11. Write result; then finish the record, with the sealed answer, in one step.
+//
+// A misfit in 2 to 6 ends the approval as void. After 7 it ends as not_run, which
+// is said only where not a byte was written.
+//
+// # A crash at each point
+//
+//	before 7            the record is as it was; the next caller goes on
+//	between 7 and 8     no exec_start: Recover makes it not_run
+//	between 8 and 10    exec_start alone: Recover can't tell, and makes it unknown
+//	between 10 and 11   the same: unknown, never run again by itself
+//	after result        Recover makes it succeeded or failed, its body lost
+//
+// A process that never returns leaves unknown when its lease ends.
+//
+// # What can't be closed
+//
+// Between the last look at the clocks and the kernel taking the bytes a process
+// can be stopped for any time. A process that is stopped exactly there, for longer
+// than half a lease, writes its call after others have been told that its outcome
+// is unknown. It is still the only one that ever writes it: nobody claims again.
+// Only an upstream that refuses an old fence could close this.
+//
+// A writer to Redis who puts back a whole record from before its claim is found
+// by the ledgers in this process's directory. A replica whose directory does not
+// hold the start can't know of it.
+//
+// # Waiting
+//
+// A caller waits at most for its hold, which bounds the wait and the run
+// together. Its leaving ends the wait and nothing else, unless the route says
+// that it withdraws the request. All callers of an approval in one process share
+// one run; the first gets the answer as it came, the others get it marked.
+package gate
