@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"go.uber.org/goleak"
 
 	"github.com/countersign-mcp/countersign/approvals"
 	"github.com/countersign-mcp/countersign/approvals/action"
@@ -21,6 +22,8 @@ import (
 	"github.com/countersign-mcp/countersign/notifier/slack"
 	"github.com/countersign-mcp/countersign/notifier/slacktest"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // loop is the real store on an embedded server, the real Slack channel and a
 // fake Slack.
@@ -136,7 +139,7 @@ func (l *loop) start(owner string, book *tap) (stop func()) {
 	ctx, cancel := context.WithCancel(l.t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = d.Run(ctx) }()
-	return func() { cancel(); <-done }
+	return func() { cancel(); <-done; sl.Close() }
 }
 
 func (l *loop) card(id string, ok func(slacktest.Message) bool) slacktest.Message {

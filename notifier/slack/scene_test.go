@@ -57,7 +57,7 @@ func newScene(t *testing.T, change func(*Config), opts ...slacktest.Option) *sce
 		t.Fatal(err)
 	}
 	sc.Slack = s
-	t.Cleanup(s.http.CloseIdleConnections)
+	t.Cleanup(s.Close)
 	return sc
 }
 

@@ -142,6 +142,9 @@ func fill(cfg *Config) {
 	}
 }
 
+// Close drops idle connections. Deliveries under way go on.
+func (s *Slack) Close() { s.http.CloseIdleConnections() }
+
 // Pace is the time between two posts in one channel.
 func (s *Slack) Pace() time.Duration { return s.cfg.Pace }
 
