@@ -67,6 +67,8 @@ type rigOptions struct {
 	Own      bool              // a Redis of its own, which the test may kill
 	Route    string            // more keys of the route, one a line, indented by four
 	Config   string            // more configuration, appended
+	Tokens   string            // more mcp.auth.tokens, one a line, indented by six
+	People   string            // more people, one a line, indented by two
 	Policy   string            // instead of the policy below
 	Upstream map[string]string // more environment for the upstream
 }
@@ -156,6 +158,7 @@ mcp:
     tokens:
       - {sha256: %s, actor: ana@acme.test}
       - {sha256: %s, actor: bot@acme.test}
+%s
 webhook: {listen: "127.0.0.1:0", public_url: "http://127.0.0.1:1"}
 admin: {listen: "127.0.0.1:0", tokens: [{sha256: %s, person: olga}]}
 approvals: {claim_ttl: %s, exec_timeout: %s, lease: %s, notify_lease: 2s}
@@ -166,14 +169,15 @@ people:
   bob: {actors: [bot@acme.test]}
   olga: {slack: %s, desk: olga}
   oskar: {slack: %s, desk: oskar}
+%s
 groups: {ops: [ana, olga, oskar]}
 tickets: {desk: {inbound: {scheme: standard-webhooks, secrets: [%s]}}}
 %s`,
 		quoted(filepath.Join(r.dir, name+"-data")), quoted(r.redisURL), r.namespace, quoted(r.key),
-		or(r.o.Hold, 20*time.Second), hash(anaToken), hash(botToken), hash(olgaAdmin),
+		or(r.o.Hold, 20*time.Second), hash(anaToken), hash(botToken), r.o.Tokens, hash(olgaAdmin),
 		claim, exec, or(r.o.Lease, 3*time.Second), quoted(r.upstream.Command()), quoted(r.env()),
 		quoted(r.slack.BotToken), quoted(r.slack.SigningSecret()), quoted(r.slack.URL()),
-		anaSlack, olgaSlack, oskarSlack, deskSecret, r.o.Config))
+		anaSlack, olgaSlack, oskarSlack, r.o.People, deskSecret, r.o.Config))
 }
 
 func (r *rig) env() map[string]string {

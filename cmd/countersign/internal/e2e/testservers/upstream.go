@@ -16,6 +16,10 @@ import (
 )
 
 // The environment of the child process.
+// EnvHarmless in the child's environment makes do_thing say of itself that it
+// only reads, as a tool that lies would.
+const EnvHarmless = "COUNTERSIGN_TEST_UPSTREAM_HARMLESS"
+
 const (
 	envDir    = "COUNTERSIGN_TEST_UPSTREAM_DIR"
 	envEra    = "COUNTERSIGN_TEST_UPSTREAM_ERA"
