@@ -114,6 +114,9 @@ type Fail struct {
 	Final  bool          // trying again can't help until the approval changes
 	// Maybe is set when a post may have happened all the same.
 	Maybe bool
+	// Unsent is set when this delivery posted nothing itself; an earlier one
+	// may have (Maybe).
+	Unsent bool
 	// Detail is for the log: a word from a vendor's closed list or a status.
 	// It never holds anything that was sent.
 	Detail string

@@ -193,6 +193,17 @@ func (d *Dispatcher) post(ctx context.Context, j *job, t approvals.Ticket, s *st
 	switch {
 	case err != nil:
 		f := asFail(err)
+		if f.Unsent && m.Attempt != "" && attempt != open {
+			// The earlier attempt is the last that can have posted. Left as it
+			// is, each look would make the next one wait for itself.
+			mark := approvals.Mark{Channel: s.channel, Attempt: open}
+			if last, ok := j.trouble(t, s.channel); ok {
+				mark.Trouble = &last
+			}
+			if err := d.mark(ctx, j, mark); err != nil {
+				return err
+			}
+		}
 		if !f.Maybe && m.Attempt == "" {
 			j.clean[s.channel] = attempt // this attempt and all before it posted nothing
 		}

@@ -141,6 +141,33 @@ func TestLostAnswer(t *testing.T) {
 	}
 }
 
+// A service shows a post only some time after it took it. A post that was lost
+// on the way is made up for once that time has passed: looking for it does not
+// begin the time again.
+func TestLookingEnds(t *testing.T) {
+	const shows = 3 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		b, slack := newBook(), newBoard(t)
+		slack.troubled(func(c call) (*notifier.Fail, bool) {
+			if c.Attempt == "" {
+				return &notifier.Fail{Reason: notifier.Unreachable, Maybe: true}, false
+			}
+			if left := shows - time.Since(c.Latest()); left > 0 {
+				return &notifier.Fail{Reason: notifier.Unreachable, After: left, Maybe: true, Unsent: true}, false
+			}
+			return nil, false
+		})
+		defer run(t, b, notifier.Channels{"slack": slack}, func(c *notifier.Config) {
+			c.Schedule.Jitter = func(time.Duration) time.Duration { return 100 * time.Millisecond }
+		})()
+		b.set("a", parked("slack:C1"))
+		time.Sleep(2 * shows)
+		if n := len(slack.of("a")); n != 1 {
+			t.Errorf("%d cards after %d looks", n, len(slack.made("post"))-1)
+		}
+	})
+}
+
 // A post that may have happened and did not is not made up for once nobody can
 // answer it.
 func TestDoubtfulPostThatEnded(t *testing.T) {

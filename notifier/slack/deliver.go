@@ -26,7 +26,11 @@ func (s *Slack) Deliver(ctx context.Context, m notifier.Message) (approvals.Ref,
 		return s.update(ctx, m)
 	}
 	if m.Attempt != "" {
-		if ts, err := s.find(ctx, channel, m); ts != "" || err != nil {
+		ts, err := s.find(ctx, channel, m)
+		if f, ok := err.(*notifier.Fail); ok {
+			f.Unsent = true
+		}
+		if ts != "" || err != nil {
 			return ref(channel, ts, 0), err
 		}
 	}

@@ -151,7 +151,7 @@ func TestAttemptThatPostedNothing(t *testing.T) {
 	m := sc.message(pending())
 	m.Attempt = attempt(time.Now())
 	_, err := sc.Deliver(t.Context(), m)
-	if f := fail(t, err); f.Final || f.After <= 0 || !f.Maybe {
+	if f := fail(t, err); f.Final || f.After <= 0 || !f.Maybe || !f.Unsent {
 		t.Fatalf("a young attempt was taken for failed: %+v", f)
 	}
 	m.Attempt = attempt(time.Now().Add(-2 * time.Hour))
