@@ -38,6 +38,13 @@ func (d *Daemon) watchStore(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
+	if d.tells() {
+		// The notifier says this every few seconds; whoever reads that the store
+		// is ready may ask for approvals at once.
+		if err := d.store.Alive(ctx); err != nil {
+			d.log.Warn("the notifier's sign of life could not be written", "error", err)
+		}
+	}
 	d.storeSeen.Store(true)
 	d.log.Info("the store is ready")
 	return d.store.Run(ctx)

@@ -119,7 +119,10 @@ func (d *Daemon) openListeners() error {
 func (d *Daemon) openStore() error {
 	opt := store.Options{
 		URL: d.cfg.Redis.URL.Reveal(), Namespace: d.cfg.Redis.Namespace, Ring: d.ring, Log: d.log, Owner: d.ledger.ID(),
-		ClaimTTL: d.cfg.Approvals.ClaimTTL, ResultTTL: d.cfg.Approvals.ResultTTL, DenyTTL: d.cfg.Approvals.DenyTTL, Lease: d.cfg.Approvals.Lease,
+		// What a dead process had taken off the outbox is due again when its
+		// lease is over.
+		NudgeIdle: d.cfg.Approvals.NotifyLease,
+		ClaimTTL:  d.cfg.Approvals.ClaimTTL, ResultTTL: d.cfg.Approvals.ResultTTL, DenyTTL: d.cfg.Approvals.DenyTTL, Lease: d.cfg.Approvals.Lease,
 		WaitReplicas: d.cfg.Redis.WaitReplicas, AcceptNoAOF: d.cfg.Redis.AcceptNoAOF,
 		AcceptLostClaims: d.cfg.Redis.AcceptLostClaims, AcceptUnchecked: d.cfg.Redis.AcceptUnchecked,
 	}
