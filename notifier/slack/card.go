@@ -2,6 +2,7 @@ package slack
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -89,26 +90,36 @@ func (d *drawing) blocks(head []sentence, shown, args string, whole bool) []slac
 	out := []slack.Block{
 		slack.NewHeaderBlock(plainText(title), slack.HeaderBlockOptionBlockID(d.id("title"))),
 	}
-	var rich []slack.RichTextElement
-	for _, s := range head {
-		rich = append(rich, slack.NewRichTextSection(d.elements(s)...))
-	}
 	if shown != "" {
-		rich = append(rich, slack.NewRichTextSection(text("Arguments", true)))
+		head = append(slices.Clip(head), sentence{strong("Arguments")})
 	}
+	rich := []slack.RichTextElement{d.lines(head)}
 	for _, p := range pieces(shown, maxElement) {
 		rich = append(rich, &slack.RichTextPreformatted{
 			Type: slack.RTEPreformatted, Elements: []slack.RichTextSectionElement{text(p, false)},
 		})
 	}
-	for _, s := range d.remarks(shown, args, whole) {
-		rich = append(rich, slack.NewRichTextSection(d.elements(s)...))
+	if below := d.remarks(shown, args, whole); len(below) > 0 {
+		rich = append(rich, d.lines(below))
 	}
 	out = append(out, slack.NewRichTextBlock(d.id("facts"), rich...))
 	if d.t.State == approvals.Pending {
 		out = append(out, d.buttons(whole))
 	}
 	return append(out, d.reference())
+}
+
+// lines draws each sentence on a line of its own. They are one section: sections
+// that follow each other are not sure to begin a new line in every client.
+func (d *drawing) lines(sentences []sentence) *slack.RichTextSection {
+	var out []slack.RichTextSectionElement
+	for i, s := range sentences {
+		if i > 0 {
+			out = append(out, text("\n", false))
+		}
+		out = append(out, d.elements(s)...)
+	}
+	return slack.NewRichTextSection(out...)
 }
 
 // title is what the approval is called: the rendered title, or the tool with its
@@ -266,9 +277,9 @@ func (d *drawing) reference() slack.Block {
 // minimal is a card that Slack has no reason to refuse. It can't show what would
 // run, so it can be denied only.
 func (d *drawing) minimal() card {
-	rich := []slack.RichTextElement{slack.NewRichTextSection(text(headline(d.t)+".", true))}
+	rich := []sentence{{strong(headline(d.t) + ".")}}
 	if d.t.State == approvals.Pending {
-		rich = append(rich, slack.NewRichTextSection(d.elements(sentence{say("Until: "), when(d.t.Deadline)})...))
+		rich = append(rich, sentence{say("Until: "), when(d.t.Deadline)})
 	}
 	note := "Slack did not take the full card. See all of it with: countersign approvals show " + d.ref()
 	switch d.t.State {
@@ -277,10 +288,10 @@ func (d *drawing) minimal() card {
 	case approvals.Unknown:
 		note += " and close it with: countersign approvals resolve " + d.ref()
 	}
-	rich = append(rich, slack.NewRichTextSection(text(note, false)))
+	rich = append(rich, sentence{say(note)})
 	c := card{
 		text:   "Countersign: " + headline(d.t) + ". Approval " + escape(d.ref()),
-		blocks: []slack.Block{slack.NewRichTextBlock(d.id("facts"), rich...)},
+		blocks: []slack.Block{slack.NewRichTextBlock(d.id("facts"), d.lines(rich))},
 	}
 	if d.t.State == approvals.Pending {
 		c.blocks = append(c.blocks, d.buttons(false))
