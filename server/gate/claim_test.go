@@ -201,14 +201,7 @@ func TestOneWinnerAmongReplicas(t *testing.T) {
 			b.later(req(ana, CollectTool, `{"approval_id":"`+tk.ID+`"}`)))
 	}
 	a.eventually("all wait", func() bool {
-		n := 0
-		for _, g := range []*Gate{a.Gate, b.Gate} {
-			g.mu.Lock()
-			if d := g.desks[tk.ID]; d != nil {
-				n += d.waiters
-			}
-			g.mu.Unlock()
-		}
+		n := a.waiting(tk.ID) + b.waiting(tk.ID)
 		return n == 37
 	})
 	a.vote(tk, "ben", approvals.Approve, "")

@@ -75,9 +75,7 @@ func TestCollectorWaitsAndRuns(t *testing.T) {
 	tk := b.abandoned(req(ana, "cancel_order", `{}`))
 	ch := b.later(req(ana, CollectTool, collect(tk.ID)))
 	b.eventually("it waits", func() bool {
-		b.Gate.mu.Lock()
-		defer b.Gate.mu.Unlock()
-		return b.desks[tk.ID] != nil && b.desks[tk.ID].waiters == 1
+		return b.waiting(tk.ID) == 1
 	})
 	b.vote(tk, "ben", approvals.Approve, "")
 	if s := read(t, <-ch); s.IsError || s.text() != "ran" {

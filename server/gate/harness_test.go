@@ -211,6 +211,16 @@ func (b *bench) eventually(what string, ok func() bool) {
 	}
 }
 
+// waiting counts who waits for an approval in this process.
+func (b *bench) waiting(id string) int {
+	b.Gate.mu.Lock()
+	defer b.Gate.mu.Unlock()
+	if d := b.desks[id]; d != nil {
+		return d.waiters
+	}
+	return 0
+}
+
 // req is a call on the upstream's own front.
 func req(who action.Actor, tool, args string) Request {
 	return Request{Front: "desk", Name: tool, Call: action.Call{

@@ -193,9 +193,7 @@ func TestNinthWaiterIsAnsweredAtOnce(t *testing.T) {
 		rest = append(rest, b.later(req(ana, "cancel_order", `{}`)))
 	}
 	b.eventually("eight wait", func() bool {
-		b.Gate.mu.Lock()
-		defer b.Gate.mu.Unlock()
-		return b.desks[tk.ID].waiters == 8
+		return b.waiting(tk.ID) == 8
 	})
 	if s := read(t, b.do(ana, "cancel_order", `{}`)); s.status() != "pending" || s.Meta[metaApproval].ID != tk.ID {
 		t.Errorf("the ninth got %v", s)
