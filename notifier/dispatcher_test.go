@@ -158,7 +158,8 @@ func TestLookingEnds(t *testing.T) {
 			return nil, false
 		})
 		defer run(t, b, notifier.Channels{"slack": slack}, func(c *notifier.Config) {
-			c.Schedule.Jitter = func(time.Duration) time.Duration { return 100 * time.Millisecond }
+			next := 2 * time.Second
+			c.Schedule.Jitter = func(time.Duration) time.Duration { defer func() { next = time.Second / 2 }(); return next }
 		})()
 		b.set("a", parked("slack:C1"))
 		time.Sleep(2 * shows)
