@@ -321,7 +321,7 @@ func TestDenied(t *testing.T) {
 // Silence is neither a yes nor a no, and is told apart from a person's no.
 func TestExpired(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, rigOptions{Timeout: 1500 * time.Millisecond})
+	r := newRig(t, rigOptions{Timeout: 6 * time.Second})
 	g := r.start("a", "")
 	each(t, r, g, func(r *rig, c testservers.Client, n int) {
 		got := call(c, testservers.Do{N: n}, testservers.Extra{})
