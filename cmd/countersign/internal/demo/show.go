@@ -83,26 +83,21 @@ func (p Parts) showLedger(ctx context.Context, operation string) error {
 	return nil
 }
 
-// sayRecords prints a line for each record; what is the same again is counted.
+// sayRecords prints a line for each record. What is the same again is not
+// printed again but counted at the end of the line.
 func (p Parts) sayRecords(records []ledger.Record) {
-	last, same := "", 0
-	more := func() {
-		if same > 0 {
-			p.say("       … %d more like it", same)
-		}
-		same = 0
-	}
-	for _, r := range records {
-		text := ledgerText(r)
-		if text == last {
+	for i := 0; i < len(records); {
+		text, same := ledgerText(records[i]), 1
+		for i+same < len(records) && ledgerText(records[i+same]) == text {
 			same++
-			continue
 		}
-		more()
-		p.say("  %3d  %s  %s", r.Seq, r.Time.Format("15:04:05.000"), text)
-		last = text
+		often := ""
+		if same > 1 {
+			often = fmt.Sprintf(" (%d times)", same)
+		}
+		p.say("  %3d  %s  %s%s", records[i].Seq, records[i].Time.Format("15:04:05.000"), text, often)
+		i += same
 	}
-	more()
 }
 
 // ledgerText is one record for people: what, and how it came out.

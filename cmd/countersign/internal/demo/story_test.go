@@ -192,7 +192,8 @@ func TestLedgerTextFoldsRepeats(t *testing.T) {
 	}}
 	Parts{Out: &out}.sayRecords([]ledger.Record{r, r, r, {Event: ledger.Result, Status: ledger.StatusOK}})
 	got := out.String()
-	if strings.Count(got, "\n") != 3 || !strings.Contains(got, "2 more like it") || !strings.Contains(got, "somebody unknown: approve") {
+	if strings.Count(got, "\n") != 2 || !strings.Contains(got, "not_eligible (3 times)\n") || strings.Count(got, "times") != 1 ||
+		!strings.Contains(got, "somebody unknown: approve") {
 		t.Errorf("got\n%s", got)
 	}
 }
