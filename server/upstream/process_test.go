@@ -104,3 +104,22 @@ func TestIdentityNamesNoSecret(t *testing.T) {
 		t.Error("another command or environment has the same identity")
 	}
 }
+
+func TestListSurvivesACrash(t *testing.T) {
+	dir := upstreamtest.NewDir(t, oneTool)
+	u := start(t, dir)
+	for range 5 {
+		crashed := make(chan struct{})
+		go func() {
+			defer close(crashed)
+			_, _ = u.Do(context.Background(), upstream.Request{Method: "tools/call", Params: callParams("crash", `,"arguments":{}`)})
+		}()
+		if _, err := u.Tools(t.Context()); err != nil {
+			t.Errorf("a crash of another's call: %v", err)
+		}
+		<-crashed
+		if _, err := u.Do(t.Context(), upstream.Request{Method: "tools/call", Params: callParams("echo", `,"arguments":{}`)}); err != nil {
+			t.Error(err) // and the failures in a row are forgotten
+		}
+	}
+}

@@ -25,6 +25,11 @@ func (u *Upstream) Tools(ctx context.Context) ([]json.RawMessage, error) {
 	seen := map[string]bool{}
 	for size, page := 0, 0; ; page++ {
 		raw, err := u.Do(ctx, Request{Method: "tools/list", Params: params})
+		if errors.Is(err, ErrLost) && ctx.Err() == nil {
+			// Another's call may have ended the process. A list may be asked
+			// for twice.
+			raw, err = u.Do(ctx, Request{Method: "tools/list", Params: params})
+		}
 		var fault *Fault
 		if errors.As(err, &fault) && fault.Code == -32601 && page == 0 {
 			return nil, nil
