@@ -169,6 +169,9 @@ type approvalsResolve struct {
 	Note   string `help:"How you know." required:""`
 }
 
+// Help says what the usage line can't.
+func (approvalsResolve) Help() string { return "Give one of --ran and --not-run." }
+
 // Run settles an unknown outcome.
 func (v approvalsResolve) Run(ctx context.Context, term terminal, c *approvalsCmd) error {
 	client, err := c.client()

@@ -26,7 +26,7 @@ func (e exitError) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 
 // common are the flags of every command.
 type common struct {
-	Config   string `help:"Configuration file." default:"countersign.yaml" placeholder:"FILE" type:"path"`
+	Config   string `help:"Configuration file; countersign.yaml unless given." default:"countersign.yaml" placeholder:"FILE" type:"path"`
 	LogLevel string `help:"debug, info, warn or error." default:"info" enum:"debug,info,warn,error"`
 }
 
