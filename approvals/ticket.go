@@ -98,6 +98,7 @@ type Mark struct {
 	Ref     *Ref     // the message as it is now
 	Trouble *Trouble // nil clears it
 	Attempt string   // a post that may have happened: set before, cleared by Ref
+	Gone    string   // the id of a message that no longer exists
 }
 
 // Cast is a vote as it is stored and shown.

@@ -85,6 +85,17 @@ func messageBehind(t approvals.Ticket, channel string) (behind *approvals.Ref, e
 	return nil, exists
 }
 
+// others tells whether a channel has more than one message of the approval.
+func others(t approvals.Ticket, channel string) bool {
+	n := 0
+	for _, r := range t.Refs {
+		if r.Channel == channel {
+			n++
+		}
+	}
+	return n > 1
+}
+
 // trouble is the last failure of a channel, by the record or, when that could
 // not be written, by this process.
 func (j *job) trouble(t approvals.Ticket, channel string) (approvals.Trouble, bool) {
@@ -146,9 +157,12 @@ func (d *Dispatcher) act(ctx context.Context, j *job, t approvals.Ticket, s *ste
 	if f := asFail(err); f.Reason != Gone {
 		return d.failed(ctx, j, t, s.channel, f)
 	}
+	d.Log.Info("a message is gone", "approval", t.ID, "channel", s.channel)
+	if others(t, s.channel) {
+		return d.mark(ctx, j, approvals.Mark{Channel: s.channel, Gone: s.ref.ID})
+	}
 	// Somebody deleted the message. While it is needed another takes its place;
 	// and an earlier replacement may exist that we lost sight of.
-	d.Log.Info("a message is gone", "approval", t.ID, "channel", s.channel)
 	s.find = !wantsCard(t.State)
 	if ok, err := d.lease(ctx, j); err != nil || !ok {
 		return err

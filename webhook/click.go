@@ -127,7 +127,7 @@ func (s *Server) adopt(ctx context.Context, t approvals.Ticket, k click) {
 		return
 	}
 	// Rev stays 0: what the card shows is not known, so it will be redrawn.
-	if err := s.cfg.Adopter.Mark(ctx, t.ID, approvals.Mark{Channel: ref.Channel, Ref: &ref}); err != nil {
+	if err := s.cfg.Adopter.Adopt(ctx, t.ID, ref); err != nil {
 		s.log.Warn("a card could not be adopted", "approval", t.ID, "error", err)
 		return
 	}

@@ -23,9 +23,10 @@ type Decider interface {
 	Ticket(ctx context.Context, id string) (approvals.Ticket, error)
 }
 
-// Adopter is told of a message that the record doesn't know of.
+// Adopter is told of a message that the record doesn't know of, so that it is
+// brought up to date like the others.
 type Adopter interface {
-	Mark(ctx context.Context, id string, m approvals.Mark) error
+	Adopt(ctx context.Context, id string, ref approvals.Ref) error
 }
 
 // Links resolves a link's token; an unknown, used or expired one is

@@ -48,7 +48,7 @@ type desk struct {
 	nonces  map[string]string
 	votes   []approvals.Vote // counted
 	refused []approvals.Vote
-	marks   []approvals.Mark
+	adopted []approvals.Ref
 	calls   []string // everything that could change something
 	fail    error    // of every call
 	lose    bool     // Decide happens, its answer is lost
@@ -139,11 +139,11 @@ func (d *desk) bar(t approvals.Ticket, v approvals.Vote) approvals.Conflict {
 	return ""
 }
 
-func (d *desk) Mark(_ context.Context, id string, m approvals.Mark) error {
+func (d *desk) Adopt(_ context.Context, id string, ref approvals.Ref) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.calls = append(d.calls, "mark")
-	d.marks = append(d.marks, m)
+	d.calls = append(d.calls, "adopt")
+	d.adopted = append(d.adopted, ref)
 	return d.fail
 }
 

@@ -30,7 +30,11 @@ func (s *Store) Mark(ctx context.Context, id string, m approvals.Mark) error {
 	if err != nil {
 		return fmt.Errorf("marking: %w", err)
 	}
-	rep, err := s.run(ctx, s.sc.mark, []string{s.k.record(id)}, m.Channel, ref, trouble, m.Attempt)
+	refID := ""
+	if m.Ref != nil {
+		refID = m.Ref.ID
+	}
+	rep, err := s.run(ctx, s.sc.mark, []string{s.k.record(id)}, m.Channel, ref, trouble, m.Attempt, refID, m.Gone)
 	switch {
 	case err != nil:
 		return fmt.Errorf("marking: %w", err)
@@ -40,6 +44,35 @@ func (s *Store) Mark(ctx context.Context, id string, m approvals.Mark) error {
 		return fmt.Errorf("marking: approval %s: %w", id, approvals.NotFound)
 	}
 	return unexpected("marking", rep)
+}
+
+// maxAdopted is how many messages of one approval a channel may have beside the
+// one we know we posted.
+const maxAdopted = 8
+
+// Adopt takes a message of ours that the record does not know of, and puts the
+// approval on the outbox so that it is brought up to date. It may be called by
+// anybody, at any time.
+func (s *Store) Adopt(ctx context.Context, id string, ref approvals.Ref) error {
+	if ref.Channel == "" || ref.ID == "" {
+		return fmt.Errorf("adopting a message: it has no channel or no id")
+	}
+	text, err := optional(&ref)
+	if err != nil {
+		return fmt.Errorf("adopting a message: %w", err)
+	}
+	rep, err := s.run(ctx, s.sc.adopt, []string{s.k.record(id), s.k.outbox()}, id, ref.Channel, text, ref.ID, maxAdopted)
+	switch {
+	case err != nil:
+		return fmt.Errorf("adopting a message: %w", err)
+	case rep.code == "ok", rep.code == "known":
+		return nil
+	case rep.code == "many":
+		return fmt.Errorf("adopting a message of approval %s: %w", id, approvals.TooMany)
+	case rep.code == "gone":
+		return fmt.Errorf("adopting a message: approval %s: %w", id, approvals.NotFound)
+	}
+	return unexpected("adopting a message", rep)
 }
 
 func optional[T any](v *T) (string, error) {

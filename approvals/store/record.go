@@ -200,13 +200,28 @@ func (r *record) readVotes() {
 
 func (r *record) readMarks() {
 	for _, channel := range r.Channels {
-		var ref approvals.Ref
-		if json.Unmarshal([]byte(r.fields["ref:"+channel]), &ref) == nil {
-			r.ticket.Refs = append(r.ticket.Refs, ref)
-		}
+		r.readRefs(channel)
 		var tr approvals.Trouble
 		if json.Unmarshal([]byte(r.fields["tr:"+channel]), &tr) == nil {
 			r.ticket.Troubles = append(r.ticket.Troubles, tr)
+		}
+	}
+}
+
+// readRefs adds the message that we posted in a channel and those that were
+// adopted there.
+func (r *record) readRefs(channel string) {
+	fields := []string{"ref:" + channel}
+	for f := range r.fields {
+		if strings.HasPrefix(f, "ref:"+channel+" ") {
+			fields = append(fields, f)
+		}
+	}
+	slices.Sort(fields)
+	for _, f := range fields {
+		var ref approvals.Ref
+		if json.Unmarshal([]byte(r.fields[f]), &ref) == nil {
+			r.ticket.Refs = append(r.ticket.Refs, ref)
 		}
 	}
 }

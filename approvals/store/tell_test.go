@@ -1,7 +1,9 @@
 package store
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -230,4 +232,77 @@ func TestANotifierIsAliveForTenSeconds(t *testing.T) {
 	alive(true)
 	p.at(start.Add(10 * time.Second))
 	alive(false)
+}
+
+// A card that was lost sight of and met again is brought up to date, also when
+// nothing else will happen to the approval; two cards don't forget each other.
+func TestAdoptedMessages(t *testing.T) {
+	everywhere(t, func(t *testing.T, p *place) {
+		r := request(`{}`)
+		tk := p.park(t, r)
+		ch := tk.Channels[0]
+		drain := func() (n int) {
+			list, err := p.Nudges(t.Context(), "n", 100, time.Millisecond)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, x := range list {
+				if err := p.Done(t.Context(), x); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return len(list)
+		}
+		ids := func() (out []string) {
+			for _, ref := range p.ticket(t, tk.ID).Refs {
+				out = append(out, ref.ID)
+			}
+			return out
+		}
+		mark := func(m approvals.Mark) {
+			m.Channel = ch
+			if err := p.Mark(t.Context(), tk.ID, m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		adopt := func(id string) error {
+			return p.Adopt(t.Context(), tk.ID, approvals.Ref{Channel: ch, ID: id})
+		}
+		if _, err := p.End(t.Context(), tk.ID, approvals.Withdrawn, "", "ana", ""); err != nil {
+			t.Fatal(err)
+		}
+		drain()
+		if err := adopt("C/1"); err != nil || drain() != 1 {
+			t.Fatalf("a lost card of an ended approval makes no nudge: %v", err)
+		}
+		if err := adopt("C/1"); err != nil || drain() != 0 {
+			t.Fatalf("a known card was adopted again: %v", err)
+		}
+		if err := adopt("C/2"); err != nil || drain() != 1 || !slices.Equal(ids(), []string{"C/1", "C/2"}) {
+			t.Fatalf("the second card: %v %v", err, ids())
+		}
+		mark(approvals.Mark{Ref: &approvals.Ref{Channel: ch, ID: "C/2", Rev: 7}})
+		if refs := p.ticket(t, tk.ID).Refs; len(refs) != 2 || refs[0].Rev != 0 || refs[1].Rev != 7 {
+			t.Fatalf("an edit of one card touched the other: %+v", refs)
+		}
+		mark(approvals.Mark{Gone: "C/1"})
+		if !slices.Equal(ids(), []string{"C/2"}) {
+			t.Fatalf("the deleted card is still there: %v", ids())
+		}
+		mark(approvals.Mark{Gone: "C/9"})
+		if !slices.Equal(ids(), []string{"C/2"}) {
+			t.Fatalf("another card went: %v", ids())
+		}
+		for i := range maxAdopted + 1 {
+			if err := adopt(fmt.Sprintf("C/1%d", i)); err != nil && i <= maxAdopted-2 {
+				t.Fatal(err)
+			}
+		}
+		if err := adopt("C/99"); !errors.Is(err, approvals.TooMany) {
+			t.Fatalf("any number of cards: %v, %v", err, ids())
+		}
+		if err := p.Adopt(t.Context(), "op-nobody", approvals.Ref{Channel: ch, ID: "C/1"}); !errors.Is(err, approvals.NotFound) {
+			t.Fatal(err)
+		}
+	})
 }
