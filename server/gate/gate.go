@@ -142,6 +142,9 @@ func (g *Gate) Load(s State) {
 	if s.Roster == nil {
 		s.Roster, _ = approvals.NewRoster(nil, nil) // nobody: no error is possible
 	}
+	if s.Policy == nil {
+		s.Policy = new(policy.Set) // lists nothing, so denies everything
+	}
 	old := g.state.Swap(&s)
 	if old == nil {
 		return

@@ -213,3 +213,14 @@ func TestSeveralUpstreamsBehindOneFront(t *testing.T) {
 		t.Errorf("Info of several %+v", i)
 	}
 }
+
+func TestNoPolicyDeniesEverything(t *testing.T) {
+	b := newBench(t)
+	b.Load(State{Upstreams: map[string]Upstream{"desk": b.up}})
+	for _, name := range []string{"echo", "cancel_order", "hidden_tool"} {
+		wantRefusal(t, b.do(ana, name, `{}`), codeParams, "unknown_tool")
+	}
+	if got := names(t, b.Tools(t.Context(), "desk", ana, nil)); got != nil || b.dir.Calls() != nil {
+		t.Errorf("shows %v, ran %v", got, b.dir.Calls())
+	}
+}
