@@ -71,6 +71,7 @@ type rigOptions struct {
 	People   string            // more people, one a line, indented by two
 	Policy   string            // instead of the policy below
 	Upstream map[string]string // more environment for the upstream
+	Beside   string            // more upstreams, in flow style, each after a comma
 }
 
 func newRig(t testing.TB, o rigOptions) *rig {
@@ -162,7 +163,7 @@ mcp:
 webhook: {listen: "127.0.0.1:0", public_url: "http://127.0.0.1:1"}
 admin: {listen: "127.0.0.1:0", tokens: [{sha256: %s, person: olga}]}
 approvals: {claim_ttl: %s, exec_timeout: %s, lease: %s, notify_lease: 2s}
-upstreams: {judge: {command: %s, env: %s}}
+upstreams: {judge: {command: %s, env: %s}%s}
 slack: {bot_token: %s, signing_secrets: [%s], api_url: %s}
 people:
   ana: {actors: [ana@acme.test], slack: %s, desk: ana}
@@ -175,7 +176,7 @@ tickets: {desk: {inbound: {scheme: standard-webhooks, secrets: [%s]}}}
 %s`,
 		quoted(filepath.Join(r.dir, name+"-data")), quoted(r.redisURL), r.namespace, quoted(r.key),
 		or(r.o.Hold, 20*time.Second), hash(anaToken), hash(botToken), r.o.Tokens, hash(olgaAdmin),
-		claim, exec, or(r.o.Lease, 3*time.Second), quoted(r.upstream.Command()), quoted(r.env()),
+		claim, exec, or(r.o.Lease, 3*time.Second), quoted(r.upstream.Command()), quoted(r.env()), r.o.Beside,
 		quoted(r.slack.BotToken), quoted(r.slack.SigningSecret()), quoted(r.slack.URL()),
 		anaSlack, olgaSlack, oskarSlack, r.o.People, deskSecret, r.o.Config))
 }
