@@ -125,10 +125,9 @@ func accepts(w http.ResponseWriter, r *http.Request) bool {
 // body reads the message whole, within its size and time.
 func (s *Server) body(w http.ResponseWriter, r *http.Request, rc *http.ResponseController) ([]byte, bool) {
 	limit := int64(s.cfg.Limits.Bytes)
+	// net/http lifts the deadline when the body has been read to its end.
 	_ = rc.SetReadDeadline(time.Now().Add(s.cfg.ReadLimit)) // not every writer has one
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	// A deadline left behind would end a held call as if its client had gone.
-	_ = rc.SetReadDeadline(time.Time{})
 	if err == nil {
 		return b, true
 	}

@@ -154,6 +154,12 @@ func TestIdleSessionsEnd(t *testing.T) {
 		t.Errorf("the busy session: %d %s", r.status, r.body)
 	}
 	close(g.gate.release)
+	for g.srv.sessions.count() > 0 {
+		if time.Now().After(deadline) {
+			t.Fatal("a session that was busy once never ended")
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 func TestSessionCaps(t *testing.T) {

@@ -228,7 +228,9 @@ func TestStdioEnd(t *testing.T) {
 	g.srv.cfg.Drain = time.Hour
 	p := newPipe(t, g)
 	p.initialize()
-	p.say(legacyCall("1", "hold", ""), legacyCall("2", "quiet", ""))
+	p.say(legacyCall("1", "hold", `,"_meta":{"progressToken":"t"}`), legacyCall("2", "quiet", ""))
+	p.hear() // it waits, and the edge knows
+	p.hear()
 	await(t, g.gate.held)
 	await(t, g.gate.held)
 	p.in.Close()
