@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -285,4 +286,15 @@ func within(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// until asks again and again whether something has come about.
+func until(t testing.TB, what string, come func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !come(); {
+		if time.Now().After(end) {
+			t.Fatal("never: " + what)
+		}
+		runtime.Gosched()
+	}
 }

@@ -265,18 +265,13 @@ func TestAClaimWaitsForReplicas(t *testing.T) {
 		got, _ := n.Int()
 		return err == nil && got == 1
 	}
-	for !confirmed() {
-		if t.Context().Err() != nil {
-			t.Fatal("the replica never followed")
-		}
-	}
+	until(t, "the replica follows", confirmed)
 	wait := func(o *Options) { o.WaitReplicas, o.WaitTimeout = 1, 200*time.Millisecond }
 	p := own(t, master, wait)
 	r := request(`1`)
 	tk := p.approved(t, r)
 	digest := r.Envelope.Digest()
-	for !confirmed() {
-	}
+	until(t, "the replica has it all", confirmed)
 	px.freeze()
 	for range 5 {
 		fresh := p.another(t, wait) // a connection that has written nothing yet
@@ -287,10 +282,11 @@ func TestAClaimWaitsForReplicas(t *testing.T) {
 	_, err = p.Claim(t.Context(), tk.ID, tk.Rev, digest, "n2")
 	want(t, err, approvals.AlreadyUsed)
 	px.thaw()
-	g, err := p.Claim(t.Context(), tk.ID, tk.Rev, digest, "n1")
-	for errors.Is(err, approvals.StoreUnavailable) && t.Context().Err() == nil {
+	var g approvals.Grant
+	until(t, "the claim is confirmed", func() bool {
 		g, err = p.Claim(t.Context(), tk.ID, tk.Rev, digest, "n1")
-	}
+		return !errors.Is(err, approvals.StoreUnavailable)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

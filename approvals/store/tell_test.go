@@ -61,13 +61,14 @@ func TestADeadNotifiersNudgesAreTakenOver(t *testing.T) {
 		}
 		other := p.another(t)
 		var got []approvals.Nudge
-		for len(got) < 3 && ctx.Err() == nil {
+		until(t, "all are taken over", func() bool {
 			ns, err := other.Nudges(ctx, "alive", 10, 5*time.Millisecond)
 			if err != nil {
 				t.Fatal(err)
 			}
 			got = append(got, ns...)
-		}
+			return len(got) >= 3
+		})
 		if d := cmp.Diff(dead, got); d != "" {
 			t.Fatal(d)
 		}
@@ -104,11 +105,12 @@ func TestEventsAreKeptUntilDone(t *testing.T) {
 		other := p.another(t)
 		var again []approvals.Event
 		var ids []string
-		for len(again) == 0 && ctx.Err() == nil {
+		until(t, "the event comes again", func() bool {
 			if again, ids, err = other.Events(ctx, "lives", 10, 5*time.Millisecond); err != nil {
 				t.Fatal(err)
 			}
-		}
+			return len(again) > 0
+		})
 		if d := cmp.Diff(first, again); d != "" {
 			t.Fatal(d)
 		}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/countersign-mcp/countersign/approvals"
 	"github.com/countersign-mcp/countersign/approvals/store/redistest"
 )
@@ -26,11 +28,26 @@ func running(t *testing.T, s *Store) {
 			t.Errorf("Run: %v", err)
 		}
 	})
-	for s.rdb.PubSubNumSub(t.Context(), s.k.wakeChannel()).Val()[s.k.wakeChannel()] == 0 {
-		if t.Context().Err() != nil {
-			t.Fatal("never subscribed")
-		}
+	until(t, "subscribed", func() bool { return s.subscribers(t) > 0 })
+}
+
+// subscribers counts the subscriptions of the wake channel, on every node.
+func (s *Store) subscribers(t *testing.T) (n int64) {
+	count := func(ctx context.Context, c redis.UniversalClient) error {
+		m, err := c.PubSubNumSub(ctx, s.k.wakeChannel()).Result()
+		n += m[s.k.wakeChannel()]
+		return err
 	}
+	var err error
+	if c, ok := s.rdb.(*redis.ClusterClient); ok {
+		err = c.ForEachMaster(t.Context(), func(ctx context.Context, c *redis.Client) error { return count(ctx, c) })
+	} else {
+		err = count(t.Context(), s.rdb)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // waiting starts a Wait and returns when it is registered and has read.
@@ -173,12 +190,8 @@ func TestAFrozenSubscription(t *testing.T) {
 	took := time.Since(began)
 	// The connection is new: the next decision comes by hint again.
 	next := direct.park(t, request(`2`))
-	for {
-		n := direct.raw.PubSubNumSub(t.Context(), waiter.k.wakeChannel()).Val()[waiter.k.wakeChannel()]
-		if n >= 2 || t.Context().Err() != nil { // the frozen one, which the server still counts, and the new one
-			break
-		}
-	}
+	// The server still counts the frozen one.
+	until(t, "subscribed again", func() bool { return direct.subscribers(t) >= 2 })
 	out = waiting(t, waiter, next.ID, next.Rev)
 	began = time.Now()
 	direct.decide(t, vote(next.ID, "ben", approvals.Approve))
