@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -149,6 +150,37 @@ func TestStrictMessages(t *testing.T) {
 	}
 	if r := g.post("[]", head); !strings.Contains(r.body, `"id":null`) {
 		t.Errorf("no id to answer: %s", r.body)
+	}
+}
+
+// What can't be read is heard of, and nothing of it is passed on.
+func TestMalformedIsReported(t *testing.T) {
+	var got []Malformed
+	g := newRig(t, func(c *Config, _ *http.Server) {
+		c.Malformed = func(_ context.Context, m Malformed) { got = append(got, m) }
+		c.Limits.Bytes = 300
+	})
+	g.url += "/notes"
+	g.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"s3cret","name":"s3cret"}}`, nil)
+	p := newPipe(t, g)
+	p.ask("[1]", `{"jsonrpc":"2.0","id":null,`)
+	p.ask(strings.Repeat("s3cret", 100), `{"jsonrpc":"2.0","id":null,`)
+	if len(got) != 3 {
+		t.Fatalf("heard of %d: %+v", len(got), got)
+	}
+	for i, want := range []struct {
+		actor, front string
+		code         int
+	}{{"ana@acme.test", "notes", codeParse}, {"me", "", codeInvalidRequest}, {"me", "", codeInvalidRequest}} {
+		m := got[i]
+		if m.Actor.ID != want.actor || m.Front != want.front || m.Code != want.code || m.Reason == "" || strings.Contains(m.Reason, "s3cret") {
+			t.Errorf("%d: %+v", i, m)
+		}
+	}
+	g.url = g.http.URL + "/mcp"
+	g.post(modernCall("1", "ok", "", ""), modernHead("tools/call", "ok"))
+	if len(got) != 3 {
+		t.Error("a good message was heard of")
 	}
 }
 

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -24,7 +23,8 @@ func (s *Server) servePost(w http.ResponseWriter, r *http.Request, rc *http.Resp
 	out := &httpStream{w: w, rc: rc, limit: s.cfg.WriteLimit}
 	f, err := action.Parse(b, s.cfg.Limits)
 	if err != nil {
-		refuseMalformed(out, err)
+		e, id := s.malformed(r.Context(), who, err)
+		refuse(out, id, e)
 		return
 	}
 	version, ok := one(r.Header, headVersion)
@@ -61,18 +61,6 @@ func (s *Server) servePost(w http.ResponseWriter, r *http.Request, rc *http.Resp
 // refuse answers a request that is wrong in itself.
 func refuse(out *httpStream, id json.RawMessage, e *gate.Error) {
 	_ = out.json(http.StatusBadRequest, id, gate.Answer{Error: e}) // a client that is gone can't be told
-}
-
-func refuseMalformed(out *httpStream, err error) {
-	e, id := malformed(err)
-	refuse(out, id, e)
-}
-
-func malformed(err error) (*gate.Error, json.RawMessage) {
-	if m := (*action.Malformed)(nil); errors.As(err, &m) {
-		return failure(m.Code, m.Reason), m.ID
-	}
-	return failure(codeParse, "the message could not be read"), nil
 }
 
 // postModern answers one message of the stateless era. A session id is ignored,

@@ -40,6 +40,10 @@ type Config struct {
 	Auth Authenticator
 	Log  *slog.Logger // nothing is logged when nil
 
+	// Malformed, when set, hears of each message that could not be read as one,
+	// before its sender is told. It must return soon.
+	Malformed func(ctx context.Context, m Malformed)
+
 	Path    string // of the endpoint that serves all upstreams; default "/mcp"
 	Version string // of this program, for serverInfo
 
@@ -51,7 +55,7 @@ type Config struct {
 	AllowedOrigins []string
 
 	Limits      action.Limits // of one message; default action.DefaultLimits
-	MaxInFlight int           // requests at once on one stdio connection; default 512
+	MaxInFlight int           // requests at once on one stdio connection; default 1024
 
 	SessionIdle         time.Duration // a session without a request ends; default 1 h
 	MaxSessions         int           // in all; default 8192
@@ -62,6 +66,15 @@ type Config struct {
 	WriteLimit time.Duration // for one write to a client; default 30 s
 	ReadLimit  time.Duration // for a request's body; default 30 s
 	Drain      time.Duration // for running calls once stdin has ended; default 3 s
+}
+
+// Malformed is a message that an actor sent and that was refused unread. It holds
+// nothing of the message.
+type Malformed struct {
+	Actor  action.Actor
+	Front  string
+	Code   int    // of the JSON-RPC error that is answered
+	Reason string // from action.Malformed: where and what, never a value
 }
 
 func (c Config) withDefaults() Config {
@@ -85,7 +98,7 @@ func (c Config) withDefaults() Config {
 			*p = d
 		}
 	}
-	orInt(&c.MaxInFlight, 512)
+	orInt(&c.MaxInFlight, 1024)
 	orInt(&c.MaxSessions, 8192)
 	orInt(&c.MaxSessionsPerActor, 1024)
 	orTime := func(p *time.Duration, d time.Duration) {
@@ -101,6 +114,8 @@ func (c Config) withDefaults() Config {
 	orTime(&c.Drain, 3*time.Second)
 	return c
 }
+
+var _ Gate = (*gate.Gate)(nil)
 
 // Why a call's context ended. Only after errShutdown is the call still answered.
 var (
@@ -171,6 +186,18 @@ func (s *Server) Close(ctx context.Context) error {
 	}
 	s.sessions.closeAll()
 	return err
+}
+
+// malformed is what to answer to a message that could not be read.
+func (s *Server) malformed(ctx context.Context, who caller, err error) (*gate.Error, json.RawMessage) {
+	e, id := failure(codeParse, "the message could not be read"), json.RawMessage(nil)
+	if m := (*action.Malformed)(nil); errors.As(err, &m) {
+		e, id = failure(m.Code, m.Reason), m.ID
+	}
+	if s.cfg.Malformed != nil {
+		s.cfg.Malformed(ctx, Malformed{Actor: who.actor, Front: who.front, Code: e.Code, Reason: e.Message})
+	}
+	return e, id
 }
 
 // begin counts a request that Close waits for; false when closing.

@@ -203,16 +203,18 @@ func (f *flights) remove(fl *flight) {
 	}
 }
 
-// cancel ends the request that id names, if it is still in flight.
+// cancel ends the request that id names, if it is still in flight, and frees its
+// id: nothing will be answered to it. Both happen under the lock that remove
+// takes, so that a request is either answered or cancelled.
 func (f *flights) cancel(id json.RawMessage, why error) {
 	key, ok := idKey(id)
 	if !ok {
 		return
 	}
 	f.mu.Lock()
-	fl := f.all[key]
-	f.mu.Unlock()
-	if fl != nil {
+	defer f.mu.Unlock()
+	if fl := f.all[key]; fl != nil {
+		delete(f.all, key)
 		fl.cancel(why)
 	}
 }

@@ -59,6 +59,8 @@ type stdioConn struct {
 	ended bool // in has ended: nobody is left to wait
 }
 
+var errTooLong = &action.Malformed{Code: codeInvalidRequest, Reason: "the message is too long"}
+
 type inputLine struct {
 	text []byte
 	long bool
@@ -87,7 +89,8 @@ func (c *stdioConn) serve(ctx context.Context, in io.Reader) error {
 				_ = c.drain(ctx)
 				return fmt.Errorf("read stdin: %w", l.err)
 			case l.long:
-				c.out.refuse(nil, failure(codeInvalidRequest, "the message is too long"))
+				e, id := c.s.malformed(ctx, c.who, errTooLong)
+				c.out.refuse(id, e)
 			default:
 				c.line(ctx, l.text)
 			}
@@ -134,7 +137,7 @@ func (c *stdioConn) held(fl *flight) {
 func (c *stdioConn) line(ctx context.Context, text []byte) {
 	f, err := action.Parse(text, c.s.cfg.Limits)
 	if err != nil {
-		e, id := malformed(err)
+		e, id := c.s.malformed(ctx, c.who, err)
 		c.out.refuse(id, e)
 		return
 	}
