@@ -128,8 +128,7 @@ func approvedBy(p approvals.Parked, now people) bool {
 func (g *Gate) void(ctx context.Context, p approvals.Parked, cause string, why error) error {
 	g.log.Warn("an approved call may not run", "approval", p.ID, "cause", cause, "error", why)
 	if cause == approvals.CauseForged {
-		r := ledger.Record{Event: ledger.VoteRefused, OperationID: p.ID, Reason: cause, Approval: &ledger.Approval{ID: p.ID}}
-		if err := g.writeLate(r); err != nil {
+		if err := g.writeLate(forgedRecord(p.ID)); err != nil {
 			return &stuck{sayNoLedger}
 		}
 	}
@@ -144,6 +143,13 @@ func (g *Gate) void(ctx context.Context, p approvals.Parked, cause string, why e
 		return &stuck{sayStuckStore}
 	}
 	return errSettled
+}
+
+// forgedRecord names an approval whose record does not verify.
+func forgedRecord(id string) ledger.Record {
+	return ledger.Record{
+		Event: ledger.VoteRefused, OperationID: id, Reason: approvals.CauseForged, Approval: &ledger.Approval{ID: id},
+	}
 }
 
 // claim takes the one right to run. With no clear reply it is not taken for won;

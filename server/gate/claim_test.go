@@ -184,7 +184,19 @@ func TestRecordThatDoesNotVerifyRunsNothing(t *testing.T) {
 	b.mini.HIncrBy(key, "rev", 1)
 	b.mini.Publish("{countersign}:wake", tk.ID+" "+b.mini.HGet(key, "rev"))
 	wantEnd(t, <-ch, "forged")
+	named := func() (n int) {
+		for _, r := range b.records() {
+			if r.Event == ledger.VoteRefused && r.OperationID == tk.ID && r.Reason == approvals.CauseForged {
+				n++
+			}
+		}
+		return n
+	}
+	before := named()
 	wantRefusal(t, b.do(ana, CollectTool, collect(tk.ID)), codeInternal, "forged")
+	if named() != before+1 {
+		t.Error("the ledger does not name the approval whose record was forged")
+	}
 	if b.dir.Calls() != nil {
 		t.Error("it ran")
 	}

@@ -40,6 +40,10 @@ func (k *call) collect(ctx context.Context) Answer {
 	case errors.Is(err, approvals.NotFound):
 		return k.refuse(ctx, refusal{code: codeParams, reason: "unknown_approval", message: sayUnknownID})
 	case errors.Is(err, approvals.Forged):
+		// The refusal is this call's; whose record it was must be told too.
+		if err := k.g.write(ctx, forgedRecord(id)); err != nil {
+			return k.noLedger(err)
+		}
 		return k.refuse(ctx, refusal{code: codeInternal, reason: "forged", message: sayForgedRecord})
 	default:
 		k.g.log.Warn("an approval could not be loaded", "error", err)
