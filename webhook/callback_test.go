@@ -56,6 +56,22 @@ func TestCallbackTakenAndAgain(t *testing.T) {
 	}
 }
 
+// A webhook-id that comes again with another answer is another answer: a no must
+// not get lost behind an earlier yes.
+func TestCallbackIDUsedForASecondAnswer(t *testing.T) {
+	w := newWorld(t)
+	w.desk.set(func(t *approvals.Ticket) { t.Requirements[0].Quorum = 2 })
+	if a := w.postHook("msg_1", w.decision(approvals.Approve, "acc-ana").Body(w.clock.now())); a.status != 202 {
+		t.Fatal(a)
+	}
+	if a := w.postHook("msg_1", w.decision(approvals.Deny, "acc-ana").Body(w.clock.now())); a.status != 202 {
+		t.Fatal(a)
+	}
+	if got := w.desk.ticket(); got.State != approvals.Denied {
+		t.Fatal(got.State)
+	}
+}
+
 func TestCallbackAnswers(t *testing.T) {
 	rows := []struct {
 		name    string

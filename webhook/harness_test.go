@@ -49,12 +49,16 @@ type desk struct {
 	votes   []approvals.Vote // counted
 	refused []approvals.Vote
 	adopted []approvals.Ref
-	calls   []string // everything that could change something
-	fail    error    // of every call
-	lose    bool     // Decide happens, its answer is lost
+	calls   []string              // everything that could change something
+	fail    error                 // of every call
+	lose    bool                  // Decide happens, its answer is lost
+	block   func(context.Context) // runs in Ticket, before it answers
 }
 
-func (d *desk) Ticket(_ context.Context, id string) (approvals.Ticket, error) {
+func (d *desk) Ticket(ctx context.Context, id string) (approvals.Ticket, error) {
+	if d.block != nil {
+		d.block(ctx)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.fail != nil {

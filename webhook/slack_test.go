@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -405,6 +406,47 @@ func TestCardIsAdopted(t *testing.T) {
 	w.postSlack(form(w.payload(ActionApprove, "forged", anaInSlack)))
 	if len(w.desk.adopted) != 0 {
 		t.Fatal("a card that isn't ours was adopted")
+	}
+}
+
+// A click that was verified counts, also when Slack hangs up while it is taken.
+func TestClickOutlivesItsConnection(t *testing.T) {
+	w := newWorld(t)
+	reached, gone := make(chan struct{}), make(chan struct{})
+	w.desk.block = func(ctx context.Context) {
+		close(reached)
+		<-gone
+		if ctx.Err() != nil {
+			t.Error("the click ended with its connection")
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan struct{})
+	h := w.s.Handler()
+	site := serve(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		defer close(served)
+		both, stop := context.WithCancel(r.Context())
+		defer stop()
+		context.AfterFunc(ctx, stop)
+		h.ServeHTTP(rw, r.WithContext(both))
+	}), w.cfg.Log)
+	body := form(w.payload(ActionApprove, w.button(approvals.Approve), anaInSlack))
+	req := w.request("POST", site.URL+"/slack/interactions", body, slackHeaders(slackSecret, w.clock.now(), body))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if resp, err := http.DefaultClient.Do(req); err == nil {
+			resp.Body.Close()
+		}
+	}()
+	<-reached
+	cancel()
+	close(gone)
+	<-served
+	<-done
+	w.desk.block = nil
+	if got := w.desk.ticket(); got.State != approvals.Approved {
+		t.Fatal(got.State)
 	}
 }
 
