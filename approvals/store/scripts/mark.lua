@@ -23,8 +23,8 @@ if ARGV[2] ~= '' then
     redis.call('HSET', KEYS[1], extra, ARGV[2])
   else
     redis.call('HSET', KEYS[1], main, ARGV[2])
-    redis.call('HDEL', KEYS[1], 'att:' .. ARGV[1])
   end
+  redis.call('HDEL', KEYS[1], 'att:' .. ARGV[1])
 end
 if ARGV[3] ~= '' then
   redis.call('HSET', KEYS[1], 'tr:' .. ARGV[1], ARGV[3])
