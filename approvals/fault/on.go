@@ -4,6 +4,7 @@ package fault
 
 import (
 	"os"
+	"os/signal"
 	"strconv"
 	"strings"
 	"sync"
@@ -62,8 +63,11 @@ func Point(name string) {
 	if !now {
 		return
 	}
+	// A signal to the own process may take effect in another thread first, and
+	// nothing after this point may run meanwhile.
+	goesOn := make(chan os.Signal, 1)
+	signal.Notify(goesOn, syscall.SIGCONT)
+	defer signal.Stop(goesOn)
 	_ = syscall.Kill(syscall.Getpid(), p.signal)
-	if p.signal == syscall.SIGKILL {
-		select {} // the signal is on its way; nothing after this point may run
-	}
+	<-goesOn
 }
