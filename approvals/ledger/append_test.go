@@ -16,7 +16,9 @@ import (
 	"time"
 )
 
-func start(id string) Record { return Record{Event: ExecStart, OperationID: id} }
+func start(id string) Record {
+	return Record{Event: ExecStart, OperationID: id, Approval: &Approval{ID: id}}
+}
 
 func mustOpen(t testing.TB, dir string, c creator) *Ledger {
 	t.Helper()

@@ -62,7 +62,7 @@ func appendForever(dir string) {
 			for i := 0; ; i++ {
 				id := fmt.Sprintf("%s/%d/%d", l.ID(), w, i)
 				pad := strings.Repeat("x", 900) // so that a batch is more than a page
-				pos, err := l.Append(context.Background(), Record{Event: ExecStart, OperationID: id, Session: pad, Workflow: pad})
+				pos, err := l.Append(context.Background(), Record{Event: ExecStart, OperationID: id, Approval: &Approval{ID: id}, Session: pad, Workflow: pad})
 				if err != nil {
 					panic(err)
 				}

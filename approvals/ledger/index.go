@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// index is the set of operations that were started.
+// index is the set of approvals whose execution was started. Calls that needed
+// no approval are not in it: nothing can start them again, and there are many.
 type index struct {
 	mu  sync.RWMutex
 	ids map[string]struct{}
@@ -38,6 +39,7 @@ func (x *index) has(id string) bool {
 // so these bytes can stand only where such a member is.
 var (
 	startMark    = []byte(`"event":"exec_start"`)
+	approvalMark = []byte(`"approval":{`)
 	resultMark   = []byte(`"event":"result"`)
 	recoverMark  = []byte(`"event":"recovered"`)
 	operationKey = []byte(`"operation_id":"`)
@@ -71,7 +73,7 @@ func survey(dir string, young time.Duration, now time.Time, log *slog.Logger) (*
 	for _, p := range found {
 		end, err := scan(p.path, func(line []byte) {
 			switch {
-			case bytes.Contains(line, startMark):
+			case bytes.Contains(line, startMark) && bytes.Contains(line, approvalMark):
 				known.add(pick(line, operationKey))
 			case bytes.Contains(line, recoverMark):
 				told[pick(line, fileKey)] = true

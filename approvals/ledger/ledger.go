@@ -193,7 +193,7 @@ func (l *Ledger) enqueue(e *entry) error {
 	// Before the write: a start that is on the disk but was never
 	// acknowledged must be refused as well.
 	for i := range e.recs {
-		if e.recs[i].Event == ExecStart {
+		if e.recs[i].Event == ExecStart && e.recs[i].Approval != nil {
 			l.started.add(e.recs[i].OperationID)
 		}
 	}
@@ -203,8 +203,9 @@ func (l *Ledger) enqueue(e *entry) error {
 	return nil
 }
 
-// Started tells whether an exec_start of this operation is in a young file of
-// the directory as it was at Open, or was given to Append since, durable or not.
+// Started tells whether an exec_start of this approval is in a young file of the
+// directory as it was at Open, or was given to Append since, durable or not. A
+// start without an approval is not remembered.
 func (l *Ledger) Started(id string) bool { return l.started.has(id) }
 
 // Close writes what waits, then closes the file and gives up its lock. Later

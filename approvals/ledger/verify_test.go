@@ -19,6 +19,7 @@ func chain(n int, from string, seq int) []string {
 		r := Record{
 			Version: Version, Seq: uint64(seq + i), Boot: "b", PrevSHA256: from, Event: ExecStart,
 			OperationID: fmt.Sprintf("op-%d", seq+i), RequestID: "\"x\u2028y\"",
+			Approval: &Approval{ID: fmt.Sprintf("op-%d", seq+i)},
 		}
 		out = append(out, string(appendLine(nil, &r)))
 		from = r.SHA256

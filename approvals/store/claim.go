@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -176,7 +175,7 @@ func (s *Store) sealResult(r *record, o approvals.Outcome) (sealed []byte, cause
 	if o.Kept == nil || (o.State != approvals.Succeeded && o.State != approvals.Failed) {
 		return []byte{}, o.Cause, nil
 	}
-	plain, err := json.Marshal(o.Kept)
+	plain, err := encodeKept(*o.Kept)
 	if err != nil {
 		return nil, "", fmt.Errorf("writing the result: %w", err)
 	}

@@ -252,11 +252,13 @@ func (s *Store) Load(ctx context.Context, id string, who action.Actor) (approval
 		return approvals.Parked{}, err
 	}
 	if sealed.result != "" && now.Before(fromMS(r.number("rx"))) {
-		var kept approvals.Kept
-		if err := s.openJSON(keys.Result, id, "result", r.Bound, sealed.result, &kept); err != nil {
+		plain, err := s.open(keys.Result, id, "result", r.Bound, sealed.result)
+		if err != nil {
 			return approvals.Parked{}, err
 		}
-		p.Result = &kept
+		if p.Result, err = decodeKept(plain); err != nil {
+			return approvals.Parked{}, forged(id, "its result can't be read")
+		}
 	}
 	return p, nil
 }
