@@ -54,18 +54,59 @@ type Upstream struct {
 
 // Execution is one line of the judge.
 type Execution struct {
-	Tool string          `json:"tool"`
-	Args json.RawMessage `json:"args"` // as received
-	Meta json.RawMessage `json:"meta,omitempty"`
-	PID  int             `json:"pid"`
+	Tool string
+	Args json.RawMessage // as received
+	Meta json.RawMessage
+	PID  int
 }
 
 // Received is one message that reached the child, whatever it was.
 type Received struct {
-	Method string          `json:"method"`
-	Frame  json.RawMessage `json:"frame"`
-	PID    int             `json:"pid"`
+	Method string
+	Frame  json.RawMessage
+	PID    int
 }
+
+// MarshalJSON keeps the message's bytes as they are: as JSON inside JSON they
+// would lose their white space.
+func (r Received) MarshalJSON() ([]byte, error) {
+	return json.Marshal(receivedLine{r.Method, r.Frame, r.PID})
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (r *Received) UnmarshalJSON(b []byte) error {
+	var l receivedLine
+	err := json.Unmarshal(b, &l)
+	*r = Received{l.Method, l.Frame, l.PID}
+	return err
+}
+
+// MarshalJSON keeps the bytes of arguments and meta as they are.
+func (e Execution) MarshalJSON() ([]byte, error) {
+	return json.Marshal(executionLine{e.Tool, e.Args, e.Meta, e.PID})
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (e *Execution) UnmarshalJSON(b []byte) error {
+	var l executionLine
+	err := json.Unmarshal(b, &l)
+	*e = Execution{l.Tool, l.Args, l.Meta, l.PID}
+	return err
+}
+
+// The lines on disk hold bytes as base64.
+type (
+	receivedLine struct {
+		Method string
+		Frame  []byte
+		PID    int
+	}
+	executionLine struct {
+		Tool       string
+		Args, Meta []byte
+		PID        int
+	}
+)
 
 // NewUpstream makes an empty judge in a directory of the test.
 func NewUpstream(tb testing.TB) *Upstream {
