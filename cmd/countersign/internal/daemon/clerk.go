@@ -44,6 +44,9 @@ func (c *clerk) run(ctx context.Context) error {
 }
 
 func (c *clerk) step(ctx context.Context) error {
+	if err := c.ledger.Retry(ctx); err != nil {
+		return err // the events can wait
+	}
 	events, ids, err := c.store.Events(ctx, c.consumer, clerkBatch, clerkBlock)
 	if err != nil || len(events) == 0 {
 		return err

@@ -148,11 +148,12 @@ func (d *Daemon) Start(ctx context.Context) error {
 
 func (d *Daemon) loopsToRun() map[string]func(context.Context) error {
 	loops := map[string]func(context.Context) error{
-		"store":    d.watchStore,
-		"recovery": d.recover,
-		"sweeper":  d.sweep,
-		"ledger":   d.newClerk().run,
-		"runner":   d.runApproved,
+		"store":     d.watchStore,
+		"recovery":  d.recover,
+		"upstreams": d.wake,
+		"sweeper":   d.sweep,
+		"ledger":    d.newClerk().run,
+		"runner":    d.runApproved,
 	}
 	if d.tells() {
 		loops["notifier"] = d.teller.Run

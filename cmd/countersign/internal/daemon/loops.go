@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/countersign-mcp/countersign/approvals"
+	"github.com/countersign-mcp/countersign/approvals/ledger"
 	"github.com/countersign-mcp/countersign/approvals/store"
+	"github.com/countersign-mcp/countersign/server"
 )
 
 const (
@@ -48,6 +51,31 @@ func (d *Daemon) watchStore(ctx context.Context) error {
 	d.storeSeen.Store(true)
 	d.log.Info("the store is ready")
 	return d.store.Run(ctx)
+}
+
+// wake starts the upstreams, so that the first agent finds them running and the
+// gate can say who they are. One that does not start is tried again when it is
+// needed.
+func (d *Daemon) wake(ctx context.Context) error {
+	for name, u := range d.upstreams {
+		d.loops.Go(func() {
+			if err := u.Start(ctx); err != nil && ctx.Err() == nil {
+				d.log.Warn("an upstream did not start; it is tried again when it is needed", "upstream", name, "error", err)
+			}
+		})
+	}
+	return nil
+}
+
+// malformed puts a message that could not be read on the ledger.
+func (d *Daemon) malformed(ctx context.Context, m server.Malformed) {
+	r := ledger.Record{
+		Event: ledger.Malformed, Actor: ledger.Clean(m.Actor.ID), Auth: m.Actor.Auth, Server: ledger.Clean(m.Front),
+		Outcome: ledger.Deny, Reason: "malformed", ErrorType: strconv.Itoa(m.Code),
+	}
+	if _, err := d.ledger.Append(ctx, r); err != nil {
+		d.log.Warn("a malformed message is not on the ledger", "error", err)
+	}
 }
 
 // recover settles the calls that dead processes of this machine left open. It is

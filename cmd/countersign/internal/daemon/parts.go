@@ -201,7 +201,7 @@ func (d *Daemon) openEdge() error {
 	}
 	edge, err := server.New(server.Config{
 		Gate: d.gate, Auth: tokens, Log: d.log, Path: d.cfg.MCP.Path, Version: d.opt.Version,
-		AllowedHosts: d.cfg.MCP.AllowedHosts, AllowedOrigins: d.cfg.MCP.AllowedOrigins, SessionIdle: d.cfg.MCP.SessionIdle,
+		AllowedHosts: d.cfg.MCP.AllowedHosts, AllowedOrigins: d.cfg.MCP.AllowedOrigins, SessionIdle: d.cfg.MCP.SessionIdle, Malformed: d.malformed,
 	})
 	if err != nil {
 		return err
