@@ -141,6 +141,29 @@ func TestFailureAndRecovery(t *testing.T) {
 	}
 }
 
+// A ledger that nobody appends to finds out that its disk works again.
+func TestRetry(t *testing.T) {
+	dir, d := t.TempDir(), &disk{}
+	l := mustOpen(t, dir, d.create)
+	good := mustAppend(t, l, start("before"))
+	if err := l.Retry(t.Context()); err != nil || l.Head() != good {
+		t.Fatalf("a retry without trouble: %v, head %+v", err, l.Head())
+	}
+	d.set(func(d *disk) { d.noWrite = true })
+	if _, err := l.Append(t.Context(), start("x")); !errors.Is(err, ErrUnwritable) {
+		t.Fatalf("append = %v", err)
+	}
+	if err := l.Retry(t.Context()); !errors.Is(err, errDisk) || l.Trouble() == nil {
+		t.Fatalf("a retry on a broken disk: %v, trouble %v", err, l.Trouble())
+	}
+	d.set(func(d *disk) { d.noWrite = false })
+	if err := l.Retry(t.Context()); err != nil || l.Trouble() != nil {
+		t.Fatalf("a retry on a good disk: %v, trouble %v", err, l.Trouble())
+	}
+	verifyOK(t, filepath.Join(dir, l.Head().File), 1)
+	mustAppend(t, l, start("after"))
+}
+
 func TestNoNewFileCanBeMade(t *testing.T) {
 	dir, d := t.TempDir(), &disk{}
 	l := mustOpen(t, dir, d.create)

@@ -132,8 +132,8 @@ func (l *Ledger) Head() Pos {
 	return l.head
 }
 
-// Trouble is why the last write failed, or nil when the ledger works. Only an
-// append finds out that the disk works again.
+// Trouble is why the last write failed, or nil when the ledger works. Only a
+// write finds out that the disk works again: an append, or Retry.
 func (l *Ledger) Trouble() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -178,6 +178,25 @@ func (l *Ledger) Append(ctx context.Context, recs ...Record) (Pos, error) {
 		return e.pos, e.err
 	default:
 		return Pos{}, ctx.Err()
+	}
+}
+
+// Retry tries to write again after a failure, and returns why that fails too.
+// It writes nothing while the ledger works. A process that gets no calls because
+// it is not ready would otherwise never find out that it could be.
+func (l *Ledger) Retry(ctx context.Context) error {
+	if l.Trouble() == nil {
+		return nil
+	}
+	e := &entry{done: make(chan struct{})}
+	if err := l.enqueue(e); err != nil {
+		return err
+	}
+	select {
+	case <-e.done:
+		return e.err
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
