@@ -235,7 +235,7 @@ func TestRetryThatDiffers(t *testing.T) {
 	}
 	wg.Wait()
 	if ran := r.upstream.Executions(); len(ran) != 1 || string(ran[0].Args) != stored {
-		t.Errorf("ran %q", ran)
+		t.Errorf("ran %v", ran)
 	}
 	for _, m := range r.upstream.Received() {
 		if m.Method == "tools/call" && !bytes.Contains(m.Frame, []byte(`"arguments":`+stored)) {

@@ -342,10 +342,6 @@ func TestLateClick(t *testing.T) {
 	r := newRig(t, rigOptions{Timeout: 2500 * time.Millisecond})
 	g := r.start("a", "")
 	q := r.ask(g.client(testservers.Legacy), 1)
-	before, _ := r.slack.Message(channel, q.card.TS)
-	if len(before.Buttons()) != 2 {
-		t.Fatal("it was over too soon")
-	}
 	if res := await(t, q.got); res.Approval().Status != "expired" {
 		t.Fatalf("the agent got %s %s", res.Result, res.Error)
 	}
