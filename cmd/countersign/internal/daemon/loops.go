@@ -177,6 +177,13 @@ func (d *Daemon) ready(ctx context.Context) error {
 	if err := d.store.Check(ctx); err != nil {
 		return fmt.Errorf("redis: %w", err)
 	}
+	// Calls that need a yes are refused until somebody can be told of them.
+	switch alive, err := d.store.NotifierAlive(ctx); {
+	case err != nil:
+		return fmt.Errorf("redis: %w", err)
+	case !alive:
+		return errors.New("notifier: none is known to be alive yet")
+	}
 	if err := d.ledger.Trouble(); err != nil {
 		return fmt.Errorf("ledger: %w", err)
 	}
