@@ -62,7 +62,8 @@
 // older than [MembershipAge]. The requirements are sealed in the record. Each vote
 // carries a MAC over the approval, the digest of the call, the requirement, the
 // person, the verdict and the latest claim it allows, by a key that is not in the
-// store; the claimer counts again those that verify. An empty list means nobody.
+// store; the claimer counts them again, and one that does not verify ends the
+// approval as void. An empty list means nobody.
 //
 // # Crash points
 //

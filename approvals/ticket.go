@@ -30,7 +30,7 @@ type Ticket struct {
 
 	Votes  []Cast
 	By     string // who brought the present state about: a person, an actor or "" for the clock
-	Reason string // that person's words, masked; may be empty
+	Reason string // that person's words, on one line; may be empty
 
 	CreatedAt time.Time
 	Deadline  time.Time // of pending: the earliest of the requirements'

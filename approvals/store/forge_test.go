@@ -108,6 +108,13 @@ func TestARedisWriterChangesAnApprovedRecord(t *testing.T) {
 			"vote for another person": func(t *testing.T, id string, was map[string]string) {
 				p.set(t, id, "v:1:ben", strings.Replace(was["v:1:ben"], `"person":"ben"`, `"person":"cleo"`, 1))
 			},
+			// The real yes is enough; the other must not be believed beside it.
+			"a vote made up beside the real one": func(t *testing.T, id string, was map[string]string) {
+				p.set(t, id, "v:1:cleo", strings.Replace(was["v:1:ben"], `"person":"ben"`, `"person":"cleo"`, 1))
+			},
+			"a vote for a route that isn't there": func(t *testing.T, id string, was map[string]string) {
+				p.set(t, id, "v:2:ben", strings.Replace(was["v:1:ben"], `"requirement":"ops"`, `"requirement":"leads"`, 1))
+			},
 			"an empty vote":  func(t *testing.T, id string, _ map[string]string) { p.set(t, id, "v:1:ben", "{}") },
 			"another digest": func(t *testing.T, id string, _ map[string]string) { p.set(t, id, "b", "x.y") },
 			"no votes": func(t *testing.T, id string, _ map[string]string) {

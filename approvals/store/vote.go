@@ -32,7 +32,9 @@ func (s *Store) voteFields(id, bound string, q approvals.Requirement, c approval
 // Recount counts the votes that verify. Every requirement must have its quorum
 // of people who could approve, each counted once, and the claim deadline must be
 // the one that the last of these votes allowed; the envelope must be the one
-// they voted on. Forged if not. It touches no network.
+// they voted on. No vote may stand there that does not verify: it would be taken
+// for somebody's yes by whoever reads the ticket. Forged if not. It touches no
+// network.
 func (s *Store) Recount(p approvals.Parked) error {
 	digest := p.Envelope.Digest()
 	if p.Envelope.OperationID != p.ID || !s.opt.Ring.Verify(keys.Bound, p.Bound, digest.Bytes()) {
@@ -44,6 +46,11 @@ func (s *Store) Recount(p approvals.Parked) error {
 func (s *Store) recount(t approvals.Ticket) error {
 	if len(t.Requirements) == 0 {
 		return forged(t.ID, "it asks for nobody's yes")
+	}
+	for _, c := range t.Votes {
+		if !slices.ContainsFunc(t.Requirements, func(q approvals.Requirement) bool { return s.counts(t, q, c) }) {
+			return forged(t.ID, "a vote does not verify")
+		}
 	}
 	var claimBy time.Time
 	for _, q := range t.Requirements {
