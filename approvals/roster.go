@@ -68,7 +68,7 @@ func (r *Roster) add(p Person) error {
 	}
 	if p.Slack != "" {
 		if other, dup := r.bySlack[p.Slack]; dup {
-			return fmt.Errorf("Slack user %s belongs to both %s and %s", p.Slack, other, p.ID)
+			return fmt.Errorf("the Slack user %s belongs to both %s and %s", p.Slack, other, p.ID)
 		}
 		r.bySlack[p.Slack] = p.ID
 	}

@@ -15,8 +15,10 @@ func TestLimiterIsBounded(t *testing.T) {
 	if len(l.keys) != 100 || l.seen.Len() != 100 {
 		t.Fatalf("%d keys, %d in the list", len(l.keys), l.seen.Len())
 	}
-	if !l.allow("a") || !l.allow("a") || l.allow("a") {
-		t.Fatal("the burst is not 2")
+	for i, want := range []bool{true, true, false} {
+		if l.allow("a") != want {
+			t.Fatalf("request %d of a burst of 2: allowed is %t", i+1, !want)
+		}
 	}
 	for i := range 99 {
 		l.allow("n" + strconv.Itoa(i))
