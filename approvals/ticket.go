@@ -63,7 +63,7 @@ func (v View) Complete() bool { return len(v.Missing) == 0 && v.Text != "" }
 
 // Mask is a value that was not shown.
 type Mask struct {
-	Pointer string `json:"pointer"` // RFC 6901
+	Pointer string `json:"pointer"` // RFC 6901, for people: what can't be seen in it is shown by its code
 	Type    string `json:"type"`    // string, number, object, …
 	Len     int    `json:"len"`     // bytes of its JSON
 	Digest  string `json:"digest"`  // keyed

@@ -33,13 +33,20 @@ var trailing = []string{
 }
 
 // names decides which members are masked.
-type names struct{ extra []string }
+type names struct {
+	extra   []string
+	longest int // of all names that are compared, in bytes
+}
 
 func newNames(extra []string) names {
 	var n names
+	for _, s := range secretNames {
+		n.longest = max(n.longest, len(s))
+	}
 	for _, e := range extra {
 		if joined := strings.Join(words(e), ""); joined != "" {
 			n.extra = append(n.extra, joined)
+			n.longest = max(n.longest, len(joined))
 		}
 	}
 	return n
@@ -68,7 +75,7 @@ func (n names) secret(name string, number bool) bool {
 func (n names) endsIn(w []string) bool {
 	joined := strings.Join(w, "")
 	end := ""
-	for i := len(w) - 1; i >= 0; i-- {
+	for i := len(w) - 1; i >= 0 && len(end) < n.longest; i-- {
 		end = w[i] + end
 		if slices.Contains(secretNames, end) || slices.Contains(n.extra, end) {
 			return true

@@ -65,6 +65,7 @@ type drawing struct {
 	base     string // of pointers outside the arguments: "extra:" or "meta:"
 	readable bool   // the arguments could be taken apart
 	masked   []approvals.Mask
+	pointed  int // bytes of the pointers in masked
 	missing  []string
 }
 
@@ -91,7 +92,7 @@ func (d *drawing) section(heading, base string, raw json.RawMessage) {
 	if base == "" {
 		d.readable = trim(raw)[0] == '{'
 	}
-	d.value(raw, "", 0)
+	d.value(raw, nil, 0)
 }
 
 func partName(base string) string {
@@ -104,7 +105,7 @@ func partName(base string) string {
 	return "the arguments"
 }
 
-func (d *drawing) value(raw json.RawMessage, at string, depth int) {
+func (d *drawing) value(raw json.RawMessage, at *place, depth int) {
 	raw = trim(raw)
 	switch raw[0] {
 	case '{':
@@ -120,11 +121,12 @@ func (d *drawing) value(raw json.RawMessage, at string, depth int) {
 }
 
 // full tells that drawing on is of no use: Render says that the whole is not
-// shown.
-func (d *drawing) full() bool { return d.Len() > MaxText }
+// shown. Pointers count like text, since they hold names as long as the caller
+// likes, each once for every masked value below it.
+func (d *drawing) full() bool { return d.Len()+d.pointed > MaxText }
 
-func (d *drawing) object(raw json.RawMessage, at string, depth int) {
-	hidden := d.pairs(raw)
+func (d *drawing) object(raw json.RawMessage, at *place, depth int) {
+	pair := d.isPair(raw)
 	first := true
 	for name, v := range action.Fields(raw) {
 		if d.full() {
@@ -133,19 +135,19 @@ func (d *drawing) object(raw json.RawMessage, at string, depth int) {
 		d.open(&first, '{', depth)
 		d.quoted(name)
 		d.WriteString(": ")
-		d.member(name, v, at+"/"+escapePointer(name), depth, hidden != "" && hidden == name)
+		d.member(name, v, at.below(escapePointer(name)), depth, pair && isValue(name))
 	}
 	d.close(first, "{}", '}', depth)
 }
 
-func (d *drawing) array(raw json.RawMessage, at string, depth int) {
+func (d *drawing) array(raw json.RawMessage, at *place, depth int) {
 	first, i := true, 0
 	for v := range action.Items(raw) {
 		if d.full() {
 			return
 		}
 		d.open(&first, '[', depth)
-		d.member("", v, at+"/"+strconv.Itoa(i), depth, false)
+		d.member("", v, at.below(strconv.Itoa(i)), depth, false)
 		i++
 	}
 	d.close(first, "[]", ']', depth)
@@ -175,12 +177,13 @@ func (d *drawing) line(depth int) {
 	d.WriteString(strings.Repeat("  ", depth))
 }
 
-func (d *drawing) member(name string, v json.RawMessage, at string, depth int, hidden bool) {
+func (d *drawing) member(name string, v json.RawMessage, at *place, depth int, hidden bool) {
 	if !hidden && !d.hides(name, v, at) {
 		d.value(v, at, depth+1)
 		return
 	}
-	m := approvals.Mask{Pointer: d.base + at, Type: typeOf(v), Len: len(v)}
+	m := approvals.Mask{Pointer: Visible(d.base + at.String()), Type: typeOf(v), Len: len(v)}
+	d.pointed += len(m.Pointer)
 	if d.digest != nil {
 		form, err := action.Canonical(v)
 		if err != nil {
@@ -194,32 +197,64 @@ func (d *drawing) member(name string, v json.RawMessage, at string, depth int, h
 
 // hides tells whether a value is masked: by the policy's pointer, or by its name
 // unless it is true, false or null, which is nobody's secret.
-func (d *drawing) hides(name string, v json.RawMessage, at string) bool {
-	if d.base == "" && slices.Contains(d.pointers, at) {
+func (d *drawing) hides(name string, v json.RawMessage, at *place) bool {
+	if d.base == "" && slices.ContainsFunc(d.pointers, at.is) {
 		return true
 	}
 	kind := typeOf(v)
 	return kind != "boolean" && kind != "null" && d.names.secret(name, kind == "number")
 }
 
-// pairs finds the member that holds a secret in an object that is a name and its
-// value: {"name": "Authorization", "value": "…"}.
-func (d *drawing) pairs(raw json.RawMessage) string {
-	secret, value := false, ""
+// isPair tells whether an object is the name of a secret and its value:
+// {"name": "Authorization", "value": "…"}.
+func (d *drawing) isPair(raw json.RawMessage) bool {
 	for name, v := range action.Fields(raw) {
 		switch strings.ToLower(name) {
 		case "name", "key", "header", "field", "variable":
-			s, ok := action.Text(v)
-			secret = secret || ok && d.names.secret(s, false)
-		case "value", "val":
-			value = name
+			if s, ok := action.Text(v); ok && d.names.secret(s, false) {
+				return true
+			}
 		}
 	}
-	if !secret {
-		return ""
-	}
-	return value
+	return false
 }
+
+// isValue tells whether a member of a pair is its value.
+func isValue(name string) bool {
+	name = strings.ToLower(name)
+	return name == "value" || name == "val"
+}
+
+// place is where a value stands, as the steps from the root, which is nil. It is
+// spelled out only where somebody asks: names can be long, and many values can
+// stand below one.
+type place struct {
+	up   *place
+	step string // escaped
+	size int    // bytes of the whole pointer
+}
+
+func (p *place) len() int {
+	if p == nil {
+		return 0
+	}
+	return p.size
+}
+
+func (p *place) below(step string) *place {
+	return &place{up: p, step: step, size: p.len() + 1 + len(step)}
+}
+
+// String is the JSON pointer (RFC 6901).
+func (p *place) String() string {
+	b := make([]byte, p.len())
+	for ; p != nil; p = p.up {
+		copy(b[p.up.len():], "/"+p.step)
+	}
+	return string(b)
+}
+
+func (p *place) is(pointer string) bool { return p.len() == len(pointer) && p.String() == pointer }
 
 func trim(raw json.RawMessage) json.RawMessage {
 	for len(raw) > 1 && (raw[0] == ' ' || raw[0] == '\t' || raw[0] == '\n' || raw[0] == '\r') {
@@ -228,9 +263,7 @@ func trim(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-func escapePointer(name string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
-}
+var escapePointer = strings.NewReplacer("~", "~0", "/", "~1").Replace
 
 func typeOf(raw json.RawMessage) string {
 	switch raw[0] {

@@ -18,6 +18,7 @@ const (
 // title fills the template's fields from the arguments.
 func (d *drawing) title(template string, args json.RawMessage) string {
 	var out strings.Builder
+	pair := d.isPair(args)
 	for template != "" {
 		before, rest, found := strings.Cut(template, "{")
 		out.WriteString(Visible(before))
@@ -35,7 +36,7 @@ func (d *drawing) title(template string, args json.RawMessage) string {
 			out.WriteString(absentMark)
 			continue
 		}
-		out.WriteString(d.short(name, v, titleValue))
+		out.WriteString(d.short(name, v, titleValue, pair))
 	}
 	return out.String()
 }
@@ -43,20 +44,22 @@ func (d *drawing) title(template string, args json.RawMessage) string {
 // summary is the first arguments on one line.
 func (d *drawing) summary(args json.RawMessage) string {
 	var parts []string
+	pair := d.isPair(args)
 	for name, v := range action.Fields(args) {
 		if len(parts) == summaryArgs {
 			return strings.Join(parts, ", ") + ", …"
 		}
-		parts = append(parts, cut(name, summaryValue)+": "+d.short(name, v, summaryValue))
+		parts = append(parts, cut(name, summaryValue)+": "+d.short(name, v, summaryValue, pair))
 	}
 	return strings.Join(parts, ", ")
 }
 
 // short is one argument on one line: a string's own characters, anything else as
-// compact JSON with its secrets masked.
-func (d *drawing) short(name string, v json.RawMessage, most int) string {
-	at := "/" + escapePointer(name)
-	if d.hidesArg(name, v, at) {
+// compact JSON with its secrets masked. pair says that the arguments are the name
+// of a secret and its value.
+func (d *drawing) short(name string, v json.RawMessage, most int, pair bool) string {
+	at := (*place)(nil).below(escapePointer(name))
+	if pair && isValue(name) || d.hidesArg(name, v, at) {
 		return maskedMark
 	}
 	if s, ok := action.Text(v); ok {
@@ -67,7 +70,7 @@ func (d *drawing) short(name string, v json.RawMessage, most int) string {
 	return cutShown(flat(inner.String()), most)
 }
 
-func (d *drawing) hidesArg(name string, v json.RawMessage, at string) bool {
+func (d *drawing) hidesArg(name string, v json.RawMessage, at *place) bool {
 	base := d.base
 	d.base = ""
 	defer func() { d.base = base }()
