@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -122,6 +123,40 @@ func TestCallbackAnswers(t *testing.T) {
 			}
 			w.wantRefused(r.refused)
 		})
+	}
+}
+
+// A person on two routes must not lose one of them to a lookup that failed: their
+// yes waits, their no does not.
+func TestHalfALookup(t *testing.T) {
+	w := newWorld(t)
+	w.dir.fail = errDown
+	w.desk.set(func(t *approvals.Ticket) {
+		second := t.Requirements[0]
+		second.Route, second.Approvers = "oncall", []string{"slack-group:S0ONCALL"}
+		t.Requirements[0].Approvers = []string{"group:ops"}
+		t.Requirements = append(t.Requirements, second)
+	})
+	mustProblem(t, w.postHook("msg_1", w.decision(approvals.Approve, "acc-ana").Body(w.clock.now())), 503)
+	w.undecided()
+	if a := w.postHook("msg_2", w.decision(approvals.Deny, "acc-ana").Body(w.clock.now())); a.status != 202 {
+		t.Fatal(a)
+	}
+}
+
+func TestMergedMemberships(t *testing.T) {
+	roster, now := testRoster(t), time.Unix(1e9, 0)
+	seen := func(age time.Duration) approvals.Memberships {
+		return approvals.Memberships{Groups: []string{"slack-group:S0ONCALL", "group:ops"}, AsOf: now.Add(-age)}
+	}
+	for age, want := range map[time.Duration]approvals.Memberships{
+		59 * time.Second:  {Groups: []string{"group:oncall", "group:ops", "slack-group:S0ONCALL"}, AsOf: now.Add(-59 * time.Second)},
+		61 * time.Second:  {Groups: []string{"group:ops"}, AsOf: now},
+		-61 * time.Second: {Groups: []string{"group:ops"}, AsOf: now},
+	} {
+		if got := merge(roster, "ana", seen(age), now); !slices.Equal(got.Groups, want.Groups) || !got.AsOf.Equal(want.AsOf) {
+			t.Errorf("%v old: %+v", age, got)
+		}
 	}
 }
 

@@ -37,7 +37,7 @@ type button struct {
 // takeClick does everything after the signature. Its context outlives the
 // request: a click that was verified counts, also when Slack hangs up.
 func (s *Server) takeClick(ctx context.Context, k click) outcome {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), clickTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.clickTime)
 	defer cancel()
 	if out, ok := s.checkOrigin(k); !ok {
 		return out

@@ -78,6 +78,19 @@ type Inbound struct {
 	Secrets []string // base64 of at least 24 bytes, with or without "whsec_"; any of them verifies
 }
 
+// Validate says what is wrong with it; nil when callbacks can be verified.
+func (in Inbound) Validate() error {
+	_, err := in.verifier()
+	return err
+}
+
+func (in Inbound) verifier() (*standardVerifier, error) {
+	if in.Scheme != SchemeStandard {
+		return nil, fmt.Errorf("unknown scheme %q (known: %s)", in.Scheme, SchemeStandard)
+	}
+	return newStandardVerifier(in.Secrets)
+}
+
 // Config is what New needs. Fields marked optional may be zero.
 type Config struct {
 	Decider   Decider
@@ -107,6 +120,8 @@ type Config struct {
 	// Observe counts requests by route and outcome, for metrics; both come from
 	// closed sets. Optional.
 	Observe func(route, outcome string)
+
+	clickTime time.Duration // tests make it longer or shorter than Slack's patience
 }
 
 // Server holds the handlers. It is safe for concurrent use.
@@ -141,6 +156,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	if s.now == nil {
 		s.now = time.Now
+	}
+	if s.cfg.clickTime == 0 {
+		s.cfg.clickTime = clickTime
 	}
 	if s.cfg.Observe == nil {
 		s.cfg.Observe = func(string, string) {}
@@ -201,10 +219,7 @@ func (s *Server) setCallback(name string, in Inbound) error {
 	if !sourceName.MatchString(name) {
 		return fmt.Errorf("webhook: callback source %q: use a-z, 0-9, - and _", name)
 	}
-	if in.Scheme != SchemeStandard {
-		return fmt.Errorf("webhook: callback source %s: unknown scheme %q (known: %s)", name, in.Scheme, SchemeStandard)
-	}
-	v, err := newStandardVerifier(in.Secrets)
+	v, err := in.verifier()
 	if err != nil {
 		return fmt.Errorf("webhook: callback source %s: %w", name, err)
 	}

@@ -409,10 +409,26 @@ func TestCardIsAdopted(t *testing.T) {
 	}
 }
 
+// A store that doesn't answer is given up before Slack gives up.
+func TestClickHasADeadline(t *testing.T) {
+	if clickTime >= 3*time.Second || directoryTime >= clickTime {
+		t.Fatal("Slack would give up first, or the lookup would leave no time for the decision")
+	}
+	w := newWorld(t, func(c *Config) { c.clickTime = 20 * time.Millisecond })
+	w.desk.block = func(ctx context.Context) {
+		<-ctx.Done()
+		w.desk.fail = ctx.Err()
+	}
+	mustProblem(t, w.approveClick(anaInSlack), 503)
+	if got := w.mouth.hear(t); got != sayUncertain {
+		t.Fatal(got)
+	}
+}
+
 // A click that was verified counts, also when Slack hangs up while it is taken.
 func TestClickOutlivesItsConnection(t *testing.T) {
 	w := newWorld(t)
-	reached, gone := make(chan struct{}), make(chan struct{})
+	reached, gone, hungUp := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	w.desk.block = func(ctx context.Context) {
 		close(reached)
 		<-gone
@@ -427,7 +443,7 @@ func TestClickOutlivesItsConnection(t *testing.T) {
 		defer close(served)
 		both, stop := context.WithCancel(r.Context())
 		defer stop()
-		context.AfterFunc(ctx, stop)
+		context.AfterFunc(ctx, func() { stop(); close(hungUp) })
 		h.ServeHTTP(rw, r.WithContext(both))
 	}), w.cfg.Log)
 	body := form(w.payload(ActionApprove, w.button(approvals.Approve), anaInSlack))
@@ -441,6 +457,7 @@ func TestClickOutlivesItsConnection(t *testing.T) {
 	}()
 	<-reached
 	cancel()
+	<-hungUp
 	close(gone)
 	<-served
 	<-done

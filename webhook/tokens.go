@@ -57,7 +57,7 @@ func bearer(h http.Header) (string, error) {
 		return "", errBearer
 	}
 	scheme, token, ok := strings.Cut(v, " ")
-	if !ok || !strings.EqualFold(scheme, "Bearer") || token == "" || strings.ContainsAny(token, " \t,") {
+	if !ok || !strings.EqualFold(scheme, "Bearer") || token == "" {
 		return "", errBearer
 	}
 	return token, nil
