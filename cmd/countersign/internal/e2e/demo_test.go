@@ -164,7 +164,7 @@ func startDemo(t testing.TB, args ...string) *demoRun {
 	d.cmd = exec.Command(binary, append([]string{"demo"}, args...)...)
 	d.cmd.Env = append(os.Environ(), apart(t)...)
 	d.cmd.Stdout, d.cmd.Stderr = d.out, d.out
-	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	dieWithUs(d.cmd)
 	if err := d.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

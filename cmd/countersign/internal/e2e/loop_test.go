@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -154,7 +153,7 @@ func (r *rig) stdio(name string, era testservers.Era) *pipe {
 	cmd := exec.Command(binary, "stdio", "--config", r.config(name), "--log-level", "debug")
 	cmd.Env = os.Environ()
 	cmd.Stderr = p.stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	dieWithUs(cmd)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		r.t.Fatal(err)

@@ -211,7 +211,7 @@ func (r *rig) start(name, fault string) *gate {
 	g.cmd = exec.Command(binary, "serve", "--config", r.config(name), "--log-level", "debug")
 	g.cmd.Env = append(os.Environ(), "COUNTERSIGN_FAULT="+fault)
 	g.cmd.Stderr = g.stderr
-	g.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	dieWithUs(g.cmd)
 	if err := g.cmd.Start(); err != nil {
 		r.t.Fatal(err)
 	}

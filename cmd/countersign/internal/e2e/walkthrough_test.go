@@ -103,7 +103,7 @@ func follow(t *testing.T, page string) walk {
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"))
 	cmd.Stdout, cmd.Stderr = said, said
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	dieWithUs(cmd)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
