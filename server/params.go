@@ -31,10 +31,8 @@ type parts struct {
 // split takes a request's params apart. What it hands on keeps its bytes.
 func split(f action.Frame) (parts, *gate.Error) {
 	var p parts
-	meta := f.Meta
 	for name, raw := range action.Fields(f.Meta) {
 		switch {
-		case name == metaVersion, name == metaClientInfo, name == metaCapabilities, name == metaLogLevel:
 		case name == metaProgress:
 			if !tokenShaped(raw) {
 				return p, failure(codeInvalidParams, "progressToken is neither a string nor a number")
@@ -44,21 +42,28 @@ func split(f action.Frame) (parts, *gate.Error) {
 			if err := p.own(name, raw); err != nil {
 				return p, err
 			}
-		default:
-			continue
 		}
-		meta = action.DropMember(meta, name)
 	}
-	if !emptyObject(meta) {
+	if meta := action.DropMembers(f.Meta, notForUpstream); !emptyObject(meta) {
 		p.meta = meta
 	}
-	// The arguments first: they may be long, and each drop copies the rest.
-	extra := action.DropMember(f.Params, "arguments")
-	extra = action.DropMember(action.DropMember(extra, "name"), "_meta")
+	extra := action.DropMembers(f.Params, func(name string) bool {
+		return name == "arguments" || name == "name" || name == "_meta"
+	})
 	if !emptyObject(extra) {
 		p.extra = extra
 	}
 	return p, nil
+}
+
+// notForUpstream tells whether a member of _meta is the era's, the stream's or
+// ours.
+func notForUpstream(name string) bool {
+	switch name {
+	case metaVersion, metaClientInfo, metaCapabilities, metaLogLevel, metaProgress:
+		return true
+	}
+	return strings.HasPrefix(name, ownPrefix)
 }
 
 func (p *parts) own(name string, raw json.RawMessage) *gate.Error {

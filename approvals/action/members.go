@@ -9,7 +9,8 @@ import (
 )
 
 // The functions below read and change values that [Parse] or [Check] accepted.
-// Of an object that was never checked they see the first member of a name.
+// Of an object that was never checked, Member and SetMember see the first member of
+// a name.
 
 // Member returns the value of an object's member by its exact name, as it stands
 // in the bytes. False when obj is not an object or has no such member.
@@ -105,29 +106,41 @@ func SetMember(obj json.RawMessage, name string, value json.RawMessage) json.Raw
 // DropMember returns a copy of obj without the member, or obj itself when it has
 // none. All other bytes stay, but for one comma and the blanks around the member.
 func DropMember(obj json.RawMessage, name string) json.RawMessage {
-	all := 0
-	var found *member
-	prevEnd, nextName := 0, 0
-	lastEnd := 0
+	return DropMembers(obj, func(n string) bool { return n == name })
+}
+
+// DropMembers is DropMember for every member whose name drop says yes to, in one
+// pass: a stranger's object may have very many of them.
+func DropMembers(obj json.RawMessage, drop func(name string) bool) json.RawMessage {
+	var out []byte
+	copied := 0 // of obj, to out
+	keptEnd, dropEnd := 0, 0
+	run := -1 // where the members that are being left out begin
 	for m := range walk(obj) {
-		all++
 		switch {
-		case found != nil && nextName == 0:
-			nextName = m.nameStart
-		case found == nil && m.name == name:
-			found, prevEnd = &m, lastEnd
+		case drop(m.name):
+			if run < 0 {
+				run = m.nameStart
+			}
+			dropEnd = m.end
+			continue
+		case run >= 0:
+			out = append(out, obj[copied:run]...)
+			copied, run = m.nameStart, -1
 		}
-		lastEnd = m.end
+		keptEnd = m.end
 	}
-	switch {
-	case found == nil:
+	if run >= 0 {
+		if keptEnd > 0 {
+			run = keptEnd // the comma after it goes, too
+		}
+		out = append(out, obj[copied:run]...)
+		copied = dropEnd
+	}
+	if copied == 0 {
 		return obj
-	case nextName > 0:
-		return splice(obj, found.nameStart, nextName, nil)
-	case prevEnd > 0:
-		return splice(obj, prevEnd, found.end, nil)
 	}
-	return splice(obj, found.nameStart, found.end, nil)
+	return append(out, obj[copied:]...)
 }
 
 func splice(b []byte, from, to int, mid []byte) json.RawMessage {

@@ -59,6 +59,28 @@ func TestSetAndDropMember(t *testing.T) {
 	}
 }
 
+func TestDropMembers(t *testing.T) {
+	drop := func(name string) bool { return name[0] == 'x' }
+	for in, want := range map[string]string{
+		`{"x1":1,"x2":2}`:     `{}`,
+		`{ "x1":1 , "x2":2 }`: `{  }`,
+		`{"x1":1,"a":1.0,"x2":{"a":[2]},"b":"}","x3":3}`: `{"a":1.0,"b":"}"}`,
+		`{"a":1 , "x1":2, "x2":3 }`:                      `{"a":1 }`,
+		`{"x1":1,"x2":2, "a":3, "b":4}`:                  `{"a":3, "b":4}`,
+		`{"a":1,"b":2}`:                                  `{"a":1,"b":2}`,
+		`[{"x":1}]`:                                      `[{"x":1}]`,
+		``:                                               ``,
+	} {
+		obj := json.RawMessage(in)
+		if got := DropMembers(obj, drop); string(got) != want {
+			t.Errorf("%s: %s, want %s", in, got, want)
+		}
+		if string(obj) != in {
+			t.Errorf("%s was changed to %s", in, obj)
+		}
+	}
+}
+
 func FuzzSetDropMember(f *testing.F) {
 	f.Add([]byte(`{ "a":1 , "b":[2],"c":{} }`), "b")
 	f.Add([]byte(`{}`), "x")
