@@ -88,7 +88,9 @@
 //
 //   - A claimer that is stopped between the last look at its lease and the send,
 //     for longer than the lease, still sends when it goes on. By then the record
-//     says unknown, so nobody else runs it and nobody is told that it did not run.
+//     says unknown, so nobody else runs it and nobody is told that it did not run,
+//     unless a person has resolved it so: then a repeat may have been approved and
+//     run too. Before resolving --not-run, make sure that the claimer is gone.
 //   - With replicas the store forgets a confirmed claim when a master dies whose
 //     replicas did not have it. Claims therefore wait for redis.wait_replicas of
 //     them. A replica that loses its own memory and is then promoted is not covered.
