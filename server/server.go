@@ -122,7 +122,7 @@ var (
 	errCancelled = errors.New("cancelled by the client")
 	errGone      = errors.New("the client is gone")
 	errEnded     = errors.New("the session has ended")
-	errShutdown  = errors.New("the server is shutting down")
+	errShutdown  = gate.ErrStopping // the gate takes it for nobody's leaving
 )
 
 // Server is the edge. Its methods may be called from many goroutines.

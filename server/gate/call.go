@@ -37,6 +37,7 @@ func newID() string {
 
 // Call answers one tools/call. For a call that is parked, the end of ctx ends
 // only the wait; for a call that is allowed and running it cancels the upstream.
+// An end with the cause ErrStopping does neither more nor less than end waits.
 func (g *Gate) Call(ctx context.Context, r Request) Answer {
 	k := &call{g: g, st: g.state.Load(), op: newID(), req: r, c: r.Call, begun: time.Now()}
 	k.c.Actor.Roles = k.st.roles(k.c.Actor)
@@ -145,7 +146,9 @@ func (k *call) runAllowed(ctx context.Context) Answer {
 		k.g.writeLate(k.result(outcome{status: statusNotRun, errorType: "policy_changed"}))
 		return refusal{code: codeParams, reason: "policy_denied", message: sayChanged}.answer()
 	}
-	run, cancel := context.WithTimeout(ctx, k.g.set.ExecTimeout)
+	run, letGo := k.g.untilLeft(ctx)
+	defer letGo()
+	run, cancel := context.WithTimeout(run, k.g.set.ExecTimeout)
 	defer cancel()
 	out := k.g.forward(run, p, k.progress())
 	if err := k.g.writeLate(k.result(out)); err != nil {

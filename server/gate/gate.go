@@ -185,9 +185,17 @@ func (s *State) only() string {
 	return ""
 }
 
+// ErrStopping is the cause with which the edge ends a call's context when the
+// process stops. Nobody has left then: the wait ends and nothing is withdrawn,
+// and an allowed call that runs goes on until Close gives it up.
+var ErrStopping = errors.New("the gate is being stopped")
+
+// lastWords is how long the calls that Close gives up have to be recorded.
+const lastWords = 2 * time.Second
+
 // Close refuses new calls, waits for the executions that are under way until ctx
-// ends, and stops the background work. What is left undone is found by Recover
-// in the next process.
+// ends, gives up those that still run, and stops the background work. What is
+// left undone is found by Recover in the next process.
 func (g *Gate) Close(ctx context.Context) error {
 	g.mu.Lock()
 	g.closing = true
@@ -201,7 +209,26 @@ func (g *Gate) Close(ctx context.Context) error {
 		err = context.Cause(ctx)
 	}
 	g.stop()
+	if err != nil {
+		select {
+		case <-done:
+		case <-time.After(lastWords):
+		}
+	}
 	return err
+}
+
+// untilLeft is the context of a call that its caller may cancel. It ends with
+// ctx unless that ended because the process stops, and with the gate.
+func (g *Gate) untilLeft(ctx context.Context) (context.Context, context.CancelFunc) {
+	run, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	onLeave := context.AfterFunc(ctx, func() {
+		if why := context.Cause(ctx); !errors.Is(why, ErrStopping) {
+			cancel(why)
+		}
+	})
+	onStop := context.AfterFunc(g.life, func() { cancel(ErrStopping) })
+	return run, func() { onLeave(); onStop(); cancel(nil) }
 }
 
 // begin counts a piece of work that Close waits for; false when it is too late.

@@ -37,7 +37,7 @@ const testTools = `[
  {"name":"cancel_order","description":"Cancels.","annotations":{"readOnlyHint":true,"destructiveHint":false},"inputSchema":{"type":"object"}},
  {"name":"hidden_tool","inputSchema":{"type":"object"}},
  {"name":"unlisted_tool","inputSchema":{"type":"object"}},
- {"name":"crash_it"},{"name":"crash_read"},{"name":"hang_it"},{"name":"hang_read"},{"name":"wait_it"},{"name":"fail_it"},
+ {"name":"crash_it"},{"name":"crash_read"},{"name":"hang_it"},{"name":"hang_read"},{"name":"wait_read"},{"name":"wait_it"},{"name":"fail_it"},
  {"name":"fail_read"},{"name":"rpcerror_it"},{"name":"rpcerror_read"},{"name":"big_it"},{"name":"progress_read"},
  {"name":"gone_order"},{"name":"auto_order"}
 ]`
@@ -56,6 +56,7 @@ tools:
   desk/missing_tool: destructive
   desk/crash_read: read
   desk/hang_read: read
+  desk/wait_read: read
   desk/fail_read: read
   desk/rpcerror_read: read
   desk/progress_read: read

@@ -108,7 +108,7 @@ func (k *call) hold(ctx context.Context, t approvals.Ticket) Answer {
 	defer cancel()
 	a, t := k.watch(wait, t)
 	last := k.g.rise(t.ID)
-	if ctx.Err() != nil && last {
+	if ctx.Err() != nil && last && !errors.Is(context.Cause(ctx), ErrStopping) {
 		k.left(t)
 	}
 	return a

@@ -102,6 +102,8 @@ func (k *call) mayPark(ctx context.Context) *refusal {
 		return &refusal{code: codeParams, reason: "arguments_too_big",
 			message: fmt.Sprintf(sayTooBig, k.g.set.ReviewArgs)}
 	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
 	alive, err := k.g.store.NotifierAlive(ctx)
 	if err != nil {
 		k.g.log.Warn("the store can't be asked for living notifiers", "error", err)
