@@ -35,3 +35,17 @@ func TestSplitTakesWhatTheRequestTakes(t *testing.T) {
 		t.Error("not JSON")
 	}
 }
+
+// A session keeps what its client said of itself, so that is short.
+func TestLongHandshakeOpensNoSession(t *testing.T) {
+	g := newRig(t)
+	body := strings.Replace(initializeOld, `"params":{`, `"params":{"padding":"`+strings.Repeat("x", handshakeMax)+`",`, 1)
+	if body == initializeOld {
+		t.Fatal("nothing was put in")
+	}
+	r := g.post(body, nil)
+	r.is(t, 200, codeInvalidParams)
+	if n := g.srv.sessions.count(); n != 0 || r.head.Get(headSession) != "" {
+		t.Errorf("%d sessions", n)
+	}
+}

@@ -224,8 +224,15 @@ func (s *Server) initialize(r *http.Request, out *httpStream, who caller, f acti
 	_ = out.answer(f.ID, a)
 }
 
+// handshakeMax bounds the params of initialize, in bytes: a session keeps them
+// for as long as it lives, and one client may have many sessions.
+const handshakeMax = 128 << 10
+
 // openSession lets the SDK negotiate; nil when it refused.
 func (s *Server) openSession(ctx context.Context, who caller, f action.Frame) (*session, gate.Answer) {
+	if len(f.Params) > handshakeMax {
+		return nil, gate.Answer{Error: failure(codeInvalidParams, "the params of initialize are longer than 128 KiB")}
+	}
 	ln, err := s.sdk.open(ctx, who.front)
 	if err != nil {
 		s.cfg.Log.Error("the handshake could not be opened", "error", err)
