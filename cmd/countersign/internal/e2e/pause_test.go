@@ -1,40 +1,14 @@
 package e2e
 
 import (
-	"errors"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/countersign-mcp/countersign/cmd/countersign/internal/e2e/testservers"
 )
-
-// stopped waits until a fault point has stopped the process.
-func (g *gate) stopped() {
-	g.r.t.Helper()
-	done := make(chan error, 1)
-	go func() {
-		for {
-			err := unix.Waitid(unix.P_PID, g.cmd.Process.Pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil)
-			if !errors.Is(err, syscall.EINTR) {
-				done <- err
-				return
-			}
-		}
-	}()
-	select {
-	case err := <-done:
-		if err != nil {
-			g.r.t.Fatalf("waiting for gate %s to be stopped: %v", g.name, err)
-		}
-	case <-time.After(30 * time.Second):
-		g.r.t.Fatalf("gate %s was not stopped by its fault point\n%s", g.name, g.stderr)
-	}
-}
 
 // goOn is SIGCONT.
 func (g *gate) goOn() {

@@ -6,11 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/countersign-mcp/countersign/approvals/store/redistest"
 	"github.com/countersign-mcp/countersign/cmd/countersign/internal/e2e/testservers"
@@ -23,7 +20,7 @@ func (r *rig) launch(name string) *gate {
 	g.cmd = exec.Command(binary, "serve", "--config", r.config(name), "--log-level", "debug")
 	g.cmd.Env = os.Environ()
 	g.cmd.Stderr = g.stderr
-	g.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	dieWithUs(g.cmd)
 	if err := g.cmd.Start(); err != nil {
 		r.t.Fatal(err)
 	}
@@ -242,20 +239,6 @@ func TestRedisRefused(t *testing.T) {
 		g.died()
 		told(t, g.stderr.String(), "maxmemory-policy is volatile-ttl")
 	})
-}
-
-// fileSize bounds what a gate may write to files: 0 is a full disk to it. It is
-// the one way that works for root, without mounts, on a file that is open.
-func (g *gate) fileSize(most uint64) {
-	g.r.t.Helper()
-	var was unix.Rlimit
-	if err := unix.Prlimit(g.cmd.Process.Pid, unix.RLIMIT_FSIZE, nil, &was); err != nil {
-		g.r.t.Fatal(err)
-	}
-	now := unix.Rlimit{Cur: min(most, was.Max), Max: was.Max}
-	if err := unix.Prlimit(g.cmd.Process.Pid, unix.RLIMIT_FSIZE, &now, nil); err != nil {
-		g.r.t.Fatal(err)
-	}
 }
 
 const anySize = ^uint64(0)
