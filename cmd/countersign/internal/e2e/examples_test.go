@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/countersign-mcp/countersign/approvals/keys"
 )
 
 // root is the project's directory.
@@ -92,7 +94,7 @@ func TestExamplesLoad(t *testing.T) {
 func variables(t testing.TB, config string) []string {
 	t.Helper()
 	values := map[string]string{
-		"REDIS_URL": "redis://127.0.0.1:6379/0", "COUNTERSIGN_KEY": strings.Repeat("A", 43) + "=",
+		"REDIS_URL": "redis://127.0.0.1:6379/0", "COUNTERSIGN_KEY": keys.NewSecret().Reveal(),
 		"AGENT_TOKEN_SHA256": hash("t"), "PUBLIC_URL": "https://approvals.example.com", "SLACK_BOT_TOKEN": "xoxb-1",
 		"SLACK_SIGNING_SECRET": strings.Repeat("a", 32), "YOUR_SLACK_ID": "U0YOU", "DESK_FILE": "/tmp/desk.json", "DESK_SECRET": deskSecret,
 	}
@@ -149,7 +151,7 @@ func loads(t *testing.T, name, config, policy string) {
 	t.Helper()
 	whole := map[string]any{
 		"store": "ephemeral", "policy": "policy.yaml",
-		"keys":      map[string]any{"current": strings.Repeat("A", 43) + "="},
+		"keys":      map[string]any{"current": keys.NewSecret().Reveal()},
 		"mcp":       map[string]any{"auth": map[string]any{"tokens": []any{map[string]any{"sha256": hash("t"), "actor": "ana@acme.test"}}}},
 		"upstreams": map[string]any{"github": map[string]any{"command": []any{"github-mcp"}}},
 		"slack":     map[string]any{"bot_token": "xoxb-1", "signing_secrets": []any{strings.Repeat("a", 32)}},

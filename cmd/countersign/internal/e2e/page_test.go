@@ -28,7 +28,7 @@ const phone = 390
 func TestPageOnAPhone(t *testing.T) {
 	t.Parallel()
 	browser := chromium(t)
-	d := startDemo(t, "--serve")
+	d := startDemo(t, "--serve", "--wait", "10m")
 	m := d.out.find(t, regexp.MustCompile(`orders (\S+) --header "Authorization: Bearer (\S+)"`), d.dead)
 	c := testservers.NewHTTP(m[1], m[2], testservers.Modern)
 	ctx, hangUp := context.WithTimeout(t.Context(), 3*time.Minute)
