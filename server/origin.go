@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -22,6 +23,14 @@ func newHostList(hosts []string) (hostList, error) {
 		l.names[h] = true
 	}
 	return l, nil
+}
+
+// CheckNames says what New would refuse of Config.AllowedHosts and
+// Config.AllowedOrigins.
+func CheckNames(hosts, origins []string) error {
+	_, hostFault := newHostList(hosts)
+	_, originFault := newOrigins(origins)
+	return errors.Join(hostFault, originFault)
 }
 
 func (l hostList) allows(host string) bool {

@@ -15,7 +15,7 @@ func (checkCmd) Run(term terminal, c *common) error {
 	if err != nil {
 		return err
 	}
-	policy, err := daemon.LoadPolicy(cfg)
+	policy, err := daemon.Check(cfg)
 	if err != nil {
 		return err
 	}

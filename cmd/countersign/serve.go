@@ -70,13 +70,19 @@ func (stdioCmd) Run(ctx context.Context, term terminal, c *common) error {
 	fmt.Fprintln(term.err, "countersign: a caller that can read or write this user's files can go round this gate; "+
 		"run `countersign serve` under another user where that matters")
 	ctx, cancel := context.WithCancel(ctx)
-	var served error
+	defer cancel()
+	served := make(chan error, 1)
 	go func() {
-		defer cancel()
-		served = d.ServeStdio(ctx, term.in, term.out)
+		served <- d.ServeStdio(ctx, term.in, term.out)
+		cancel()
 	}()
 	if err := finish(ctx, d); err != nil {
 		return err
 	}
-	return served
+	select {
+	case err := <-served:
+		return err
+	default: // stopped by a signal while a read of standard input blocks
+		return nil
+	}
 }

@@ -8,15 +8,27 @@ import (
 
 	"github.com/countersign-mcp/countersign/approvals"
 	"github.com/countersign-mcp/countersign/approvals/ledger"
-	"github.com/countersign-mcp/countersign/approvals/store"
+)
+
+// eventStream is what the clerk needs of the store, and eventBook what it needs of
+// the ledger.
+type (
+	eventStream interface {
+		Events(ctx context.Context, consumer string, limit int, block time.Duration) (events []approvals.Event, ids []string, err error)
+		EventsDone(ctx context.Context, ids ...string) error
+	}
+	eventBook interface {
+		Append(ctx context.Context, recs ...ledger.Record) (ledger.Pos, error)
+		Retry(ctx context.Context) error
+	}
 )
 
 // clerk copies the store's events into this process's ledger. An event leaves
 // the stream only after its record is durable, so it is copied at least once;
 // its number tells copies apart.
 type clerk struct {
-	store    *store.Store
-	ledger   *ledger.Ledger
+	store    eventStream
+	ledger   eventBook
 	consumer string
 	log      *slog.Logger
 	ready    func() bool // the store was reached once; before that silence is normal
@@ -51,16 +63,7 @@ func (c *clerk) step(ctx context.Context) error {
 	if err != nil || len(events) == 0 {
 		return err
 	}
-	recs := make([]ledger.Record, 0, len(events))
-	for _, e := range events {
-		recs = append(recs, record(e))
-	}
-	if _, err := c.ledger.Append(ctx, recs...); err != nil {
-		var invalid *ledger.Invalid
-		if !errors.As(err, &invalid) {
-			return err
-		}
-		c.log.Error("an event can't be written to the ledger as it is", "error", err)
+	if err := c.write(ctx, events); err != nil {
 		return err
 	}
 	if err := c.store.EventsDone(ctx, ids...); err != nil {
@@ -72,6 +75,37 @@ func (c *clerk) step(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// write makes the events durable, all with one sync. An event that is no record
+// of ours (whoever can write to Redis can put anything on the stream) must not
+// keep the others from the ledger: of it only the number is written.
+func (c *clerk) write(ctx context.Context, events []approvals.Event) error {
+	recs := make([]ledger.Record, 0, len(events))
+	for _, e := range events {
+		recs = append(recs, record(e))
+	}
+	_, err := c.ledger.Append(ctx, recs...)
+	var invalid *ledger.Invalid
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	for _, r := range recs {
+		_, err := c.ledger.Append(ctx, r)
+		if errors.As(err, &invalid) {
+			c.log.Error("an event can't be written to the ledger as it is; its number is", "event", r.EventSeq, "field", invalid.Field)
+			_, err = c.ledger.Append(ctx, unreadable(r.EventSeq))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unreadable stands for an event that the ledger can't hold.
+func unreadable(seq uint64) ledger.Record {
+	return ledger.Record{Event: ledger.Malformed, EventSeq: seq, Reason: "event"}
 }
 
 // record is an event as the ledger keeps it.
@@ -93,12 +127,14 @@ func record(e approvals.Event) ledger.Record {
 		v := vote(e)
 		v.Refused = e.Refused
 		a.Votes = []ledger.Vote{v}
-	default:
+	case "state":
 		r.Event = ledger.ApprovalResolved
 		a.By = ledger.Clean(e.Person)
 		if a.By == "" {
 			a.By = ledger.Clean(e.Actor)
 		}
+	default:
+		return unreadable(e.Seq)
 	}
 	r.Approval = a
 	return r

@@ -32,19 +32,8 @@ const (
 
 // openRules reads keys, people and policy: what needs no other part.
 func (d *Daemon) openRules() error {
-	current, err := keys.ParseSecret(d.cfg.Keys.Current.Reveal())
-	if err != nil {
-		return fmt.Errorf("keys.current: %w", err)
-	}
-	var previous []keys.Secret
-	for i, s := range d.cfg.Keys.Previous {
-		key, err := keys.ParseSecret(s.Reveal())
-		if err != nil {
-			return fmt.Errorf("keys.previous[%d]: %w", i, err)
-		}
-		previous = append(previous, key)
-	}
-	if d.ring, err = keys.NewRing(current, previous...); err != nil {
+	var err error
+	if d.ring, err = ring(d.cfg); err != nil {
 		return err
 	}
 	if d.roster, err = d.cfg.Roster(); err != nil {
@@ -57,6 +46,22 @@ func (d *Daemon) openRules() error {
 		d.log.Warn("policy: " + w)
 	}
 	return nil
+}
+
+func ring(cfg *config.Config) (*keys.Ring, error) {
+	current, err := keys.ParseSecret(cfg.Keys.Current.Reveal())
+	if err != nil {
+		return nil, fmt.Errorf("keys.current: %w; make one with: countersign keygen", err)
+	}
+	var previous []keys.Secret
+	for i, s := range cfg.Keys.Previous {
+		key, err := keys.ParseSecret(s.Reveal())
+		if err != nil {
+			return nil, fmt.Errorf("keys.previous[%d]: %w", i, err)
+		}
+		previous = append(previous, key)
+	}
+	return keys.NewRing(current, previous...)
 }
 
 func (d *Daemon) openLedger() error {
@@ -97,12 +102,18 @@ func (d *Daemon) openListeners() error {
 		want[listenWebhook], want[listenAdmin] = d.cfg.Webhook.Listen, d.cfg.Admin.Listen
 	}
 	if addr, ok := want[listenMCP]; ok {
-		tokens, err := d.tokens()
+		tokens, err := callers(d.cfg)
 		if err != nil {
 			return err
 		}
 		if err := server.Validate(addr, tokens); err != nil {
 			return err
+		}
+		if tokens.Len() == 0 {
+			d.log.Warn("mcp.auth.tokens is empty: every request over HTTP is answered with 401; make a token with: countersign token new")
+		}
+		if !config.Loopback(addr) && len(d.cfg.MCP.AllowedHosts) == 0 {
+			d.log.Warn("mcp.allowed_hosts is empty: requests that name this machine by anything but a loopback name are answered with 403")
 		}
 	}
 	for name, addr := range want {
@@ -186,16 +197,17 @@ func (d *Daemon) openGate() error {
 	return nil
 }
 
-func (d *Daemon) tokens() (*server.Tokens, error) {
-	list := make([]server.Token, 0, len(d.cfg.MCP.Auth.Tokens))
-	for _, t := range d.cfg.MCP.Auth.Tokens {
+// callers are the tokens of those who call over HTTP.
+func callers(cfg *config.Config) (*server.Tokens, error) {
+	list := make([]server.Token, 0, len(cfg.MCP.Auth.Tokens))
+	for _, t := range cfg.MCP.Auth.Tokens {
 		list = append(list, server.Token{SHA256: t.SHA256, Actor: t.Actor, Roles: t.Roles, Owners: t.Owners})
 	}
 	return server.NewTokens(list)
 }
 
 func (d *Daemon) openEdge() error {
-	tokens, err := d.tokens()
+	tokens, err := callers(d.cfg)
 	if err != nil {
 		return err
 	}
@@ -287,11 +299,7 @@ func (d *Daemon) openHooks() error {
 		cfg.Directory, cfg.Replier = d.slack, d.slack
 	}
 	for name, t := range d.cfg.Tickets {
-		in := webhook.Inbound{Scheme: t.Inbound.Scheme}
-		for _, s := range t.Inbound.Secrets {
-			in.Secrets = append(in.Secrets, s.Reveal())
-		}
-		cfg.Callbacks[name] = in
+		cfg.Callbacks[name] = inbound(t)
 	}
 	tokens, err := adminTokens(d.cfg)
 	if err != nil {
@@ -310,6 +318,14 @@ func (d *Daemon) openHooks() error {
 	d.serve(listenWebhook, webhook.NewServer(hooks.Handler(), d.log))
 	d.serve(listenAdmin, webhook.NewServer(hooks.AdminHandler(), d.log))
 	return nil
+}
+
+func inbound(t config.Ticket) webhook.Inbound {
+	in := webhook.Inbound{Scheme: t.Inbound.Scheme}
+	for _, s := range t.Inbound.Secrets {
+		in.Secrets = append(in.Secrets, s.Reveal())
+	}
+	return in
 }
 
 func adminTokens(cfg *config.Config) (*webhook.Tokens, error) {

@@ -10,15 +10,30 @@ import (
 
 	"github.com/countersign-mcp/countersign/approvals"
 	"github.com/countersign-mcp/countersign/cmd/countersign/internal/config"
+	"github.com/countersign-mcp/countersign/server"
 	"github.com/countersign-mcp/countersign/server/policy"
 )
 
-// LoadPolicy reads the configured policy and checks it against the rest of the
-// configuration: every approver is somebody, every channel can be told.
-func LoadPolicy(cfg *config.Config) (*policy.Set, error) {
-	return loadPolicy(cfg, false)
+// Check judges a configuration as `countersign serve` would, without opening,
+// contacting or starting anything. It returns the policy.
+func Check(cfg *config.Config) (*policy.Set, error) {
+	_, keyFault := ring(cfg)
+	tokens, tokenFault := callers(cfg)
+	faults := []error{keyFault, tokenFault, server.CheckNames(cfg.MCP.AllowedHosts, cfg.MCP.AllowedOrigins)}
+	if tokenFault == nil {
+		faults = append(faults, server.Validate(cfg.MCP.Listen, tokens))
+	}
+	for _, name := range slices.Sorted(maps.Keys(cfg.Tickets)) {
+		if err := inbound(cfg.Tickets[name]).Validate(); err != nil {
+			faults = append(faults, fmt.Errorf("tickets.%s.inbound: %w", name, err))
+		}
+	}
+	set, policyFault := loadPolicy(cfg, false)
+	return set, errors.Join(append(faults, policyFault)...)
 }
 
+// loadPolicy reads the configured policy and checks it against the rest of the
+// configuration: every approver is somebody, every channel can be told.
 func loadPolicy(cfg *config.Config, links bool) (*policy.Set, error) {
 	path := cfg.PolicyPath()
 	b, err := os.ReadFile(path)
