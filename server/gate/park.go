@@ -98,7 +98,8 @@ func (k *call) requester() (people, *refusal) {
 
 // mayPark looks at what would make parking pointless.
 func (k *call) mayPark(ctx context.Context) *refusal {
-	if len(k.c.Args) > k.g.set.ReviewArgs {
+	// All that is kept and shown counts, not the arguments alone.
+	if len(k.c.Args)+len(k.c.Meta)+len(k.c.Extra)+len(k.c.RequestID) > k.g.set.ReviewArgs {
 		return &refusal{code: codeParams, reason: "arguments_too_big",
 			message: fmt.Sprintf(sayTooBig, k.g.set.ReviewArgs)}
 	}

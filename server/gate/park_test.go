@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -48,6 +49,24 @@ func TestCallsThatAreNotParked(t *testing.T) {
 			if last := told[len(told)-1]; last != "decision:deny" && last != "result:not_run" {
 				t.Errorf("the ledger says %v", told)
 			}
+		})
+	}
+}
+
+// Whatever is long is kept as long, so all parts of a call count.
+func TestLongParamsAreNotParked(t *testing.T) {
+	long := json.RawMessage(`{"x":"` + strings.Repeat("x", 1<<20) + `"}`)
+	for name, change := range map[string]func(*action.Call){
+		"_meta":         func(c *action.Call) { c.Meta = long },
+		"other members": func(c *action.Call) { c.Extra = long },
+		"request id":    func(c *action.Call) { c.RequestID = json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			r := req(ana, "cancel_order", `{}`)
+			change(&r.Call)
+			wantRefusal(t, b.Call(t.Context(), r), codeParams, "arguments_too_big")
+			b.pendingN(0)
 		})
 	}
 }

@@ -25,7 +25,7 @@ const (
 	sayNoNotifier = "This call needs a person's approval, and nobody can be told of it at the moment. Nothing was run; try again later."
 	sayTooMany    = "Too many calls wait for approval already. Nothing was run; wait until some of them are decided."
 	sayRequester  = "This call needs the approval of someone other than its requester, and the gate does not know which person you act for. Nothing was run; ask whoever runs the gate to list this actor under people."
-	sayTooBig     = "The arguments are too long for a call that needs approval: more than %d bytes. Nothing was run."
+	sayTooBig     = "The call is too long for one that needs approval: its arguments and the rest of its params are more than %d bytes. Nothing was run."
 
 	sayCollectArgs  = "countersign_collect takes one argument, approval_id, a string."
 	sayUnknownID    = "There is no approval of yours with this id. It may be over for long, or was never there."
@@ -38,6 +38,7 @@ const (
 
 	sayStuckResult   = "The call ran, and its result can't be read at the moment."
 	sayStuckStore    = "It is approved, and can't be run at the moment because the store of approvals does not answer."
+	sayStuckLedger   = "It is approved, and can't be run at the moment because the gate's ledger can't be read. Someone has to repair it."
 	sayStuckUpstream = "It is approved, and can't be run at the moment because the server behind the tool can't be reached."
 )
 
