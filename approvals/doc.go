@@ -52,8 +52,8 @@
 // that the approval was used. A claimer forwards only after the claim was
 // confirmed and its own ledger has the start of the call on disk, and only while
 // its lease has time left by its own clock, counted from before the renewal was
-// sent. A process whose ledger already has a start of that id refuses the claim
-// altogether. What can't be known is unknown, and an unknown is never run again
+// sent. A process in whose ledger directory any file has a start of that id
+// refuses the claim altogether. What can't be known is unknown, and an unknown is never run again
 // by itself: people are told.
 //
 // # Why only the right people
@@ -81,8 +81,8 @@
 //	the result is on the ledger     succeeded or failed, by recovery; the body is lost, and said to be
 //	the result is in the store      succeeded or failed, with its body for result_ttl
 //
-// The store dies: what it confirmed is there after its restart (one node with its
-// append-only file); a reply that was lost is asked for again with the same nonce.
+// The store's process dies: what it confirmed is there after its restart (one node
+// with its append-only file); a reply that was lost is asked for again with the same nonce.
 //
 // # Limits
 //
@@ -94,6 +94,9 @@
 //   - With replicas the store forgets a confirmed claim when a master dies whose
 //     replicas did not have it. Claims therefore wait for redis.wait_replicas of
 //     them. A replica that loses its own memory and is then promoted is not covered.
+//   - A power cut can take the last second from a store whose append-only file is
+//     synced once a second. A claim that was in it can be made again; a start in
+//     the ledger directory refuses that, on that machine.
 //   - Whoever can write to the store can end or delete approvals, and can restore
 //     a record as it was before its claim. A process that has the start of the
 //     call in its ledger directory refuses the second run; one on another machine

@@ -97,7 +97,7 @@ func TestInvalidWritesNothing(t *testing.T) {
 	if !errors.As(err, &invalid) || errors.Is(err, ErrUnwritable) {
 		t.Errorf("append = %v", err)
 	}
-	if l.Started("op-1") {
+	if isStarted(t, l, "op-1") {
 		t.Error("a record that was refused counts as a start")
 	}
 	mustAppend(t, l, start("op-2"))
@@ -155,7 +155,7 @@ func TestEndedContextWritesNothing(t *testing.T) {
 		t.Errorf("append = %v", err)
 	}
 	verifyOK(t, l.Path(), 1)
-	if l.Started("op-1") {
+	if isStarted(t, l, "op-1") {
 		t.Error("it counts as started")
 	}
 }
@@ -276,7 +276,7 @@ func TestManyWriters(t *testing.T) {
 	wg.Wait()
 	verifyOK(t, l.Path(), 1+writers*each)
 	for w := range writers {
-		if !l.Started(fmt.Sprintf("%d-%d", w, each-1)) {
+		if !isStarted(t, l, fmt.Sprintf("%d-%d", w, each-1)) {
 			t.Fatalf("a start of writer %d is not known", w)
 		}
 	}
@@ -305,7 +305,7 @@ func TestQueueIsBounded(t *testing.T) {
 	if _, err := l.Append(t.Context(), start("late")); !errors.Is(err, ErrUnwritable) {
 		t.Errorf("append to a full queue = %v", err)
 	}
-	if l.Started("late") {
+	if isStarted(t, l, "late") {
 		t.Error("what was refused counts as started")
 	}
 	h.release()
@@ -326,37 +326,6 @@ func TestTwoLedgersOneDir(t *testing.T) {
 	files, err := Files(dir)
 	if err != nil || len(files) != 2 {
 		t.Errorf("Files = %v, %v", files, err)
-	}
-}
-
-func TestStartedFromEarlierFiles(t *testing.T) {
-	dir := t.TempDir()
-	a := mustOpen(t, dir, create)
-	mustAppend(t, a, Record{Event: Decision, OperationID: "judged", Outcome: Allow, Tool: `"event":"exec_start"`}, start("ran"))
-	if err := a.Close(); err != nil {
-		t.Fatal(err)
-	}
-	b := mustOpen(t, dir, create)
-	for id, want := range map[string]bool{"ran": true, "judged": false, "": false, "other": false} {
-		if got := b.Started(id); got != want {
-			t.Errorf("Started(%q) = %t", id, got)
-		}
-	}
-	old := time.Now().Add(-time.Hour)
-	if err := os.Chtimes(a.Path(), old, old); err != nil {
-		t.Fatal(err)
-	}
-	for young, want := range map[time.Duration]bool{time.Minute: false, 2 * time.Hour: true} {
-		l, err := Open(dir, Options{Young: young})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := l.Started("ran"); got != want {
-			t.Errorf("an hour-old file, young %s: Started = %t", young, got)
-		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 

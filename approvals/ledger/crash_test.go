@@ -106,7 +106,7 @@ func TestKill(t *testing.T) {
 	}
 	l := mustOpen(t, dir, create)
 	for op := range started {
-		if !l.Started(op) {
+		if !isStarted(t, l, op) {
 			t.Fatalf("the start of %s is not known to the next process", op)
 		}
 	}

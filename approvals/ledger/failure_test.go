@@ -102,7 +102,7 @@ func TestFailureAndRecovery(t *testing.T) {
 				if _, err := l.Append(t.Context(), start(id)); !errors.Is(err, ErrUnwritable) || !errors.Is(err, errDisk) {
 					t.Fatalf("append on a broken disk = %v", err)
 				}
-				if !l.Started(id) {
+				if !isStarted(t, l, id) {
 					t.Errorf("%s may be on the disk, and is not known as started", id)
 				}
 			}
@@ -268,7 +268,7 @@ func TestTornTailIsToldOnce(t *testing.T) {
 		told[0].HeadHash != rep.Head || told[0].TornBytes != rep.TornBytes {
 		t.Errorf("told %+v of %+v", told, rep)
 	}
-	if l.Started("op-3") || !l.Started("op-2") {
+	if isStarted(t, l, "op-3") || !isStarted(t, l, "op-2") {
 		t.Error("starts: a torn one counts, or a whole one does not")
 	}
 	again := mustOpen(t, dir, create)

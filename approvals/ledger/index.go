@@ -18,9 +18,12 @@ import (
 type index struct {
 	mu  sync.RWMutex
 	ids map[string]struct{}
+
+	reading sync.Mutex
+	read    map[string]int64 // by path: bytes of whole lines whose starts are in ids
 }
 
-func newIndex() *index { return &index{ids: map[string]struct{}{}} }
+func newIndex() *index { return &index{ids: map[string]struct{}{}, read: map[string]int64{}} }
 
 func (x *index) add(id string) {
 	x.mu.Lock()
@@ -33,6 +36,39 @@ func (x *index) has(id string) bool {
 	defer x.mu.RUnlock()
 	_, ok := x.ids[id]
 	return ok
+}
+
+// follow reads what was written to another process's file since it was last read.
+// A line that is being written at this moment is read the next time.
+func (x *index) follow(path string) error {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // its process removed a file it never used
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	from := x.read[path]
+	if fi, err := f.Stat(); err != nil || fi.Size() == from {
+		return err
+	}
+	if _, err := f.Seek(from, io.SeekStart); err != nil {
+		return err
+	}
+	end, err := scanLines(f, x.note)
+	if err != nil {
+		return err
+	}
+	x.read[path] = from + end.whole
+	return nil
+}
+
+// note takes a line's start in, if it is one of an approval.
+func (x *index) note(line []byte) {
+	if bytes.Contains(line, startMark) && bytes.Contains(line, approvalMark) {
+		x.add(pick(line, operationKey))
+	}
 }
 
 // A canonical line has no white space and escapes every quote inside a string,
@@ -72,10 +108,8 @@ func survey(dir string, young time.Duration, now time.Time, log *slog.Logger) (*
 	var torn []Record
 	for _, p := range found {
 		end, err := scan(p.path, func(line []byte) {
-			switch {
-			case bytes.Contains(line, startMark) && bytes.Contains(line, approvalMark):
-				known.add(pick(line, operationKey))
-			case bytes.Contains(line, recoverMark):
+			known.note(line)
+			if bytes.Contains(line, recoverMark) {
 				told[pick(line, fileKey)] = true
 			}
 		})
@@ -85,6 +119,7 @@ func survey(dir string, young time.Duration, now time.Time, log *slog.Logger) (*
 		if err != nil {
 			return nil, nil, err
 		}
+		known.read[p.path] = end.whole
 		if end.long > 0 {
 			log.Warn("a ledger file has lines that are too long to be records", "file", filepath.Base(p.path), "lines", end.long)
 		}
@@ -115,7 +150,8 @@ func survey(dir string, young time.Duration, now time.Time, log *slog.Logger) (*
 type ending struct {
 	records uint64 // whole lines
 	head    string // hash of the last whole line
-	torn    int64  // bytes after it
+	whole   int64  // bytes of the whole lines
+	torn    int64  // bytes after them
 	long    int    // lines that are too long to be records
 }
 
@@ -144,9 +180,11 @@ func scanLines(in io.Reader, f func(line []byte)) (ending, error) {
 		case got.long > 0:
 			end.long++
 			end.records++
+			end.whole += got.long
 			continue
 		}
 		end.records++
+		end.whole += int64(len(got.text)) + 1
 		if h := pick(got.text, hashKey); word("", h) == nil {
 			end.head = h
 		}

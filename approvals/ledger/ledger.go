@@ -29,7 +29,7 @@ type Options struct {
 	Now func() time.Time // default: time.Now
 	// Young is how long the start of an execution must be remembered: the
 	// longest route timeout + claim_ttl + exec_timeout. Files not written to
-	// for longer are not read at Open. 0 reads all.
+	// for longer are not read. 0 reads all.
 	Young time.Duration
 }
 
@@ -48,6 +48,7 @@ type Ledger struct {
 	create  creator
 	remove  func(path string) error
 	started *index
+	young   time.Duration // see Options
 
 	mu      sync.Mutex
 	waiting *sync.Cond // of the writer, on queue and closed
@@ -97,7 +98,7 @@ func open(dir string, o Options, c creator) (*Ledger, error) {
 	}
 	l := &Ledger{
 		dir: dir, id: newID(o.Now()), log: o.Log, now: o.Now, create: c, remove: os.Remove,
-		started: known, done: make(chan struct{}),
+		started: known, young: o.Young, done: make(chan struct{}),
 	}
 	l.waiting = sync.NewCond(&l.mu)
 	l.writer.ledger = l
@@ -223,9 +224,29 @@ func (l *Ledger) enqueue(e *entry) error {
 }
 
 // Started tells whether an exec_start of this approval is in a young file of the
-// directory as it was at Open, or was given to Append since, durable or not. A
-// start without an approval is not remembered.
-func (l *Ledger) Started(id string) bool { return l.started.has(id) }
+// directory, another living process's too, or was given to Append, durable or
+// not. A start without an approval is not remembered. An error means that some
+// file could not be read, so that nobody knows.
+func (l *Ledger) Started(id string) (bool, error) {
+	if l.started.has(id) {
+		return true, nil
+	}
+	l.started.reading.Lock()
+	defer l.started.reading.Unlock()
+	found, err := parts(l.dir, l.young, l.now())
+	if err != nil {
+		return false, fmt.Errorf("look for other ledgers: %w", err)
+	}
+	for _, p := range found {
+		if p.id == l.id {
+			continue // what it holds was added when it was given to Append
+		}
+		if err := l.started.follow(p.path); err != nil {
+			return false, fmt.Errorf("read the ledger %s: %w", filepath.Base(p.path), err)
+		}
+	}
+	return l.started.has(id), nil
+}
 
 // Close writes what waits, then closes the file and gives up its lock. Later
 // appends return ErrClosed. A second Close does nothing.

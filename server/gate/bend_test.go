@@ -100,7 +100,7 @@ type badLedger struct {
 	mu      sync.Mutex
 	refuse  func(r ledger.Record) bool
 	before  func(r ledger.Record)
-	started func(id string) bool
+	started func(id string) (bool, error)
 }
 
 func (l *badLedger) Append(ctx context.Context, recs ...ledger.Record) (ledger.Pos, error) {
@@ -118,7 +118,7 @@ func (l *badLedger) Append(ctx context.Context, recs ...ledger.Record) (ledger.P
 	return l.Ledger.Append(ctx, recs...)
 }
 
-func (l *badLedger) Started(id string) bool {
+func (l *badLedger) Started(id string) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.started != nil {

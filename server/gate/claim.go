@@ -64,9 +64,13 @@ func (g *Gate) fit(ctx context.Context, id string, who action.Actor) (*claimed, 
 	if def, ok := cat.find(p.Envelope.Call.Tool); !ok || def.digest != p.Envelope.ToolDef {
 		return nil, g.void(ctx, p, approvals.CauseTool, nil)
 	}
-	if g.ledger.Started(id) {
-		// The record says approved and our ledger says started: somebody put an
-		// old record back.
+	switch started, err := g.ledger.Started(id); {
+	case err != nil:
+		g.log.Error("an approved call waits: nobody knows whether it was started before", "approval", id, "error", err)
+		return nil, &stuck{sayStuckLedger}
+	case started:
+		// The record says approved and a ledger here says started: somebody put
+		// an old record back.
 		return nil, g.void(ctx, p, string(approvals.AlreadyUsed), nil)
 	}
 	return &claimed{parked: p, gen: cat.gen}, nil

@@ -62,7 +62,7 @@ func TestWhatNoLongerFitsIsVoid(t *testing.T) {
 		{"our ledger knows its start", string(approvals.AlreadyUsed), func(b *bench, tk approvals.Ticket) {
 			b.book.mu.Lock()
 			defer b.book.mu.Unlock()
-			b.book.started = func(id string) bool { return id == tk.ID }
+			b.book.started = func(id string) (bool, error) { return id == tk.ID, nil }
 		}},
 	}
 	for _, tt := range tests {
@@ -73,6 +73,21 @@ func TestWhatNoLongerFitsIsVoid(t *testing.T) {
 			b.vote(tk, "ben", approvals.Approve, "")
 			b.wantVoid(ch, tk, tt.cause)
 		})
+	}
+}
+
+// A ledger that can't be read is no proof that nothing was started, nor that
+// something was.
+func TestUnreadableLedgerRunsNothingAndEndsNothing(t *testing.T) {
+	b := newBench(t)
+	b.book.started = func(string) (bool, error) { return false, errors.New("bad disk") }
+	ch, tk := b.parked(req(ana, "cancel_order", `{"order":"1"}`))
+	b.vote(tk, "ben", approvals.Approve, "")
+	if s := read(t, <-ch); s.status() != string(approvals.Approved) || !strings.Contains(s.text(), sayStuckLedger) {
+		t.Errorf("the caller got %v", s)
+	}
+	if calls := b.dir.Calls(); calls != nil {
+		t.Errorf("ran %v", calls)
 	}
 }
 

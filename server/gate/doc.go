@@ -24,8 +24,8 @@
 //     agreed may count as a requester now.
 //  5. Read the upstream's tools again. The called tool's definition must be the
 //     same; the order of the list and of keys is no difference.
-//  6. The own ledger must not know a start of this approval: a record put back
-//     into the store is found by that.
+//  6. No ledger in this process's directory may have a start of this approval: a
+//     record put back into the store is found by that.
 //  7. Claim, under the version of the record that was judged. One caller in all
 //     processes wins. An unclear reply is asked for again with the same nonce.
 //  8. Write exec_start, with the votes and what was shown; wait until it is

@@ -43,7 +43,7 @@ type Store interface {
 type Ledger interface {
 	ID() string
 	Append(ctx context.Context, recs ...ledger.Record) (ledger.Pos, error)
-	Started(id string) bool
+	Started(id string) (bool, error)
 }
 
 // Upstream is one MCP server; *upstream.Upstream is one.
@@ -73,7 +73,7 @@ type Settings struct {
 	// instead of isError results.
 	RefuseAsError bool
 	Caps          approvals.Caps
-	ReviewArgs    int // bytes of a reviewed call's arguments; default 1 MiB
+	ReviewArgs    int // bytes of a reviewed call's arguments and other params; default 1 MiB
 	Waiters       int // on one approval in this process; default 8
 }
 
