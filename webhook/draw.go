@@ -65,7 +65,7 @@ func approveBar(t approvals.Ticket) string {
 	case t.Links != "approve":
 		return "A link alone can't approve this, only deny it. Approve it where you were told of it, or with: countersign approvals approve " + t.ID
 	case !t.View.Complete():
-		return "This page can't show the whole call, so it can't approve it. All of it is shown by: countersign approvals show " + t.ID
+		return "The whole call can't be shown to anybody, so this page can't approve it. Deny it and ask for a shorter one; it can only be approved unseen, with: countersign approvals approve " + t.ID
 	}
 	return ""
 }

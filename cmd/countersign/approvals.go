@@ -98,7 +98,7 @@ func (s approvalsShow) Run(ctx context.Context, term terminal, c *approvalsCmd) 
 
 type approvalsApprove struct {
 	ID  string `arg:"" help:"The approval."`
-	Yes bool   `help:"Do not ask. What is approved is what is shown now."`
+	Yes bool   `help:"Do not ask, unless not all of the call can be shown."`
 }
 
 // Run shows the call, asks, and votes for the digest that was shown.
@@ -111,19 +111,31 @@ func (v approvalsApprove) Run(ctx context.Context, term terminal, c *approvalsCm
 	if err != nil {
 		return err
 	}
-	if !v.Yes {
+	if !v.Yes || !a.Complete {
 		if err := show(term, a); err != nil {
 			return err
 		}
-		if ok, err := ask(term, "Approve this call? Type yes: "); err != nil || !ok {
-			return fmt.Errorf("nothing was approved")
-		}
+	}
+	if ok, err := v.agrees(term, a.Complete); err != nil || !ok {
+		return fmt.Errorf("nothing was approved")
 	}
 	a, err = client.Decide(ctx, v.ID, approvals.Approve, "", a.Digest)
 	if err != nil {
 		return err
 	}
 	return c.tell(term, a)
+}
+
+// agrees asks for the yes. What nothing shows whole is never approved unasked, and
+// not by the word that is typed by habit.
+func (v approvalsApprove) agrees(term terminal, complete bool) (bool, error) {
+	switch {
+	case !complete:
+		return ask(term, "This is NOT the whole call: what is missing stands above. Approve it unseen? Type unseen: ", "unseen")
+	case v.Yes:
+		return true, nil
+	}
+	return ask(term, "Approve this call? Type yes: ", "yes")
 }
 
 type approvalsDeny struct {
@@ -185,10 +197,11 @@ func (v approvalsResolve) Run(ctx context.Context, term terminal, c *approvalsCm
 	return c.tell(term, a)
 }
 
-func ask(term terminal, question string) (bool, error) {
+// ask tells whether the answer is this word.
+func ask(term terminal, question, word string) (bool, error) {
 	if _, err := fmt.Fprint(term.out, question); err != nil {
 		return false, err
 	}
 	line, err := bufio.NewReader(term.in).ReadString('\n')
-	return strings.TrimSpace(line) == "yes", err
+	return strings.TrimSpace(line) == word, err
 }

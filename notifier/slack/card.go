@@ -233,12 +233,19 @@ func (d *drawing) remarks(shown, args string, whole bool) []sentence {
 	}
 	out = append(out, listed("Note: ", v.Warnings)...)
 	if d.t.State == approvals.Pending && !whole {
-		out = append(out, sentence{
-			strong("It can't be allowed from here, since this is not the whole. "),
-			say("See all of it with: countersign approvals show " + d.ref() + " and then: countersign approvals approve " + d.ref()),
-		})
+		out = append(out, sentence{strong("It can't be allowed from here, since this is not the whole. "), say(d.elsewhere())})
 	}
 	return out
+}
+
+// elsewhere says where what a card can't show whole is answered. What no view
+// shows whole is on no terminal either.
+func (d *drawing) elsewhere() string {
+	show, approve := "countersign approvals show "+d.ref(), "countersign approvals approve "+d.ref()
+	if !d.t.View.Complete() {
+		return "Nothing shows all of it. See what there is with: " + show + ". It can only be approved unseen, with: " + approve
+	}
+	return "See all of it with: " + show + " and then: " + approve
 }
 
 func listed(label string, words []string) []sentence {
@@ -281,12 +288,14 @@ func (d *drawing) minimal() card {
 	if d.t.State == approvals.Pending {
 		rich = append(rich, sentence{say("Until: "), when(d.t.Deadline)})
 	}
-	note := "Slack did not take the full card. See all of it with: countersign approvals show " + d.ref()
+	note := "Slack did not take the full card. "
 	switch d.t.State {
 	case approvals.Pending:
-		note += " and then: countersign approvals approve " + d.ref()
+		note += d.elsewhere()
 	case approvals.Unknown:
-		note += " and close it with: countersign approvals resolve " + d.ref()
+		note += "See it with: countersign approvals show " + d.ref() + " and close it with: countersign approvals resolve " + d.ref()
+	default:
+		note += "See it with: countersign approvals show " + d.ref()
 	}
 	rich = append(rich, sentence{say(note)})
 	c := card{
