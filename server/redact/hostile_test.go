@@ -82,3 +82,20 @@ func TestPointersAreVisible(t *testing.T) {
 		t.Errorf("pointer %s, want %s", got, want)
 	}
 }
+
+// What is all there can still be out of sight or out of order: that is said.
+func TestWarnings(t *testing.T) {
+	spaces := strings.Repeat(" ", padRun)
+	for args, want := range map[string]string{
+		`{"cmd":"ls` + spaces + `; rm -rf /"}`:                  "1 long run of spaces pushes what follows out of sight",
+		`{"` + spaces + `":"` + spaces + spaces + `x"}`:         "2 long runs of spaces push what follows out of sight",
+		`{"to":"\u05d0\u05d1 5 > 1"}`:                           "some letters are written from right to left, so a line can read in another order than it is sent",
+		`{"a":"` + spaces[1:] + `\n` + spaces[1:] + `","b":{}}`: "",
+		`{"a":{"b":{"c":["d"]}},"name":"Z\u00fcrich \u540d"}`:   "",
+	} {
+		_, v := Render(action.Call{Tool: "t", Args: json.RawMessage(args)}, Rules{}, keyed)
+		if got := strings.Join(v.Warnings, "; "); got != want {
+			t.Errorf("%s: %q, want %q", args, got, want)
+		}
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"golang.org/x/text/unicode/bidi"
 )
 
 // Visible returns s on one line with every character that can't be seen, or that
@@ -43,9 +45,15 @@ type ink struct {
 	coded  int
 	kinds  []rune // distinct, in order of appearance, up to a few
 	script scripts
+	spaces int  // in a row, so far
+	pads   int  // long runs of spaces
+	turned bool // letters that are written from right to left
 }
 
-const kindsShown = 5
+const (
+	kindsShown = 5
+	padRun     = 20 // spaces in a row that nobody needs to read a text
+)
 
 // piece is how one character is shown outside JSON.
 func (w *ink) piece(r rune) string {
@@ -55,6 +63,9 @@ func (w *ink) piece(r rune) string {
 		w.marks = 0
 	}
 	w.script.add(r)
+	if c := bidirectional(r); c == bidi.R || c == bidi.AL {
+		w.turned = true
+	}
 	if seen(r) && w.marks <= marksInARow {
 		return string(r)
 	}
@@ -67,6 +78,7 @@ func (w *ink) piece(r rune) string {
 
 // put writes one character. Most text is ASCII, and it needs no tables.
 func (w *ink) put(r rune) {
+	w.pad(r)
 	if ' ' <= r && r < '\x7f' {
 		w.marks = 0
 		w.script.ascii(r)
@@ -76,10 +88,27 @@ func (w *ink) put(r rune) {
 	w.WriteString(w.piece(r))
 }
 
+// pad notes a run of spaces that is long enough to push what follows out of
+// sight.
+func (w *ink) pad(r rune) {
+	if r != ' ' {
+		w.spaces = 0
+		return
+	}
+	if w.spaces++; w.spaces == padRun {
+		w.pads++
+	}
+}
+
+func bidirectional(r rune) bidi.Class {
+	p, _ := bidi.LookupRune(r)
+	return p.Class()
+}
+
 func code(r rune) string { return fmt.Sprintf("⟦U+%04X⟧", r) }
 
 func (w *ink) text(s string) {
-	w.marks = 0
+	w.marks, w.spaces = 0, 0
 	for _, r := range s {
 		w.put(r)
 	}
@@ -89,12 +118,12 @@ func (w *ink) text(s string) {
 // quoted writes s as a JSON string that reads as it was meant: the short escapes
 // stay escapes, everything else that can't be seen is shown by its code.
 func (w *ink) quoted(s string) {
-	w.marks = 0
+	w.marks, w.spaces = 0, 0
 	w.WriteByte('"')
 	for _, r := range s {
 		if e, ok := escapes[r]; ok {
 			w.WriteString(e)
-			w.marks = 0
+			w.marks, w.spaces = 0, 0
 			w.script.end()
 			continue
 		}
@@ -120,6 +149,12 @@ func (w *ink) warnings() []string {
 	}
 	if n := w.script.mixed; n > 0 {
 		out = append(out, plural(n, "word mixes", "words mix")+" Latin letters with look-alikes of another script")
+	}
+	if n := w.pads; n > 0 {
+		out = append(out, plural(n, "long run of spaces pushes", "long runs of spaces push")+" what follows out of sight")
+	}
+	if w.turned {
+		out = append(out, "some letters are written from right to left, so a line can read in another order than it is sent")
 	}
 	return out
 }
