@@ -92,7 +92,7 @@ func (c demoCmd) start(ctx context.Context, dir string, term terminal, flags *co
 	return demo.Parts{
 		MCPURL: "http://" + addrs.MCP + cfg.MCP.Path + "/orders", Token: setup.Token, OtherToken: setup.OtherToken,
 		WebhookURL: "http://" + addrs.Webhook, CallbackSecret: setup.CallbackSecret,
-		DeskFile: setup.DeskFile, LedgerDir: filepath.Dir(d.LedgerPath()), Links: links, Out: term.out,
+		DeskFile: setup.DeskFile, LedgerDir: filepath.Dir(d.LedgerPath()), Wait: c.Wait, Links: links, Out: term.out,
 	}, d, nil
 }
 

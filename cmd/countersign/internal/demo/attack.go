@@ -17,7 +17,7 @@ import (
 // person approves it. Each prints a line. The error says how many succeeded;
 // that the call ran exactly once in the end is one of them.
 func Attack(ctx context.Context, p Parts) error {
-	ctx, cancel := context.WithTimeout(ctx, storyTime)
+	ctx, cancel := context.WithTimeout(ctx, p.storyTime())
 	defer cancel()
 	a, err := connect(ctx, p.MCPURL, p.Token)
 	if err != nil {

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -29,9 +30,13 @@ type Parts struct {
 	CallbackSecret string // of POST /callbacks/demo; whsec_…
 	DeskFile       string
 	LedgerDir      string
-	Links          <-chan Link // as they are handed out; buffered, so that nobody waits for the story
+	Wait           time.Duration // that a person has to answer; 0 means Wait
+	Links          <-chan Link   // as they are handed out; buffered, so that nobody waits for the story
 	Out            io.Writer
 }
+
+// storyTime bounds a whole story: a person's time, and some for the rest.
+func (p Parts) storyTime() time.Duration { return cmp.Or(p.Wait, Wait) + 3*time.Minute }
 
 func (p Parts) say(format string, args ...any) { fmt.Fprintf(p.Out, format+"\n", args...) }
 

@@ -24,9 +24,6 @@ type Options struct {
 	Click string
 }
 
-// storyTime bounds the whole: a person's time, and some for the rest.
-const storyTime = Wait + 3*time.Minute
-
 // order is the one that the agent wants to cancel.
 const order = "4417"
 
@@ -36,7 +33,7 @@ func Story(ctx context.Context, p Parts, o Options) error {
 	if !slices.Contains([]string{"", Approve, Deny, None}, o.Click) {
 		return fmt.Errorf("a click is %s, %s or %s, not %q", Approve, Deny, None, o.Click)
 	}
-	ctx, cancel := context.WithTimeout(ctx, storyTime)
+	ctx, cancel := context.WithTimeout(ctx, p.storyTime())
 	defer cancel()
 	a, err := connect(ctx, p.MCPURL, p.Token)
 	if err != nil {

@@ -197,3 +197,12 @@ func TestLedgerTextFoldsRepeats(t *testing.T) {
 		t.Errorf("got\n%s", got)
 	}
 }
+
+// A person who was given longer has it: the story does not end before the call.
+func TestStoryLastsAsLongAsTheCall(t *testing.T) {
+	for wait, call := range map[time.Duration]time.Duration{0: Wait, time.Minute: time.Minute, time.Hour: time.Hour} {
+		if got := (Parts{Wait: wait}).storyTime(); got <= call {
+			t.Errorf("a call of %s is told in %s", call, got)
+		}
+	}
+}
