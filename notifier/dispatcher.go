@@ -109,7 +109,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 			break
 		}
 		if err != nil {
-			d.Log.Warn("the outbox could not be read", "err", err)
+			d.Log.Warn("the outbox could not be read", "error", err)
 			pause(ctx, d.Schedule.First)
 			continue
 		}
@@ -132,7 +132,7 @@ func (d *Dispatcher) beat(ctx context.Context) {
 	for {
 		call, cancel := context.WithTimeout(ctx, storeTime)
 		if err := d.Book.Alive(call); err != nil && ctx.Err() == nil {
-			d.Log.Warn("the notifier's sign of life could not be written", "err", err)
+			d.Log.Warn("the notifier's sign of life could not be written", "error", err)
 		}
 		cancel()
 		select {

@@ -73,7 +73,7 @@ func (d *Dispatcher) finish(ctx context.Context, nudges []approvals.Nudge) {
 		err := d.Book.Done(call, n)
 		cancel()
 		if err != nil {
-			d.Log.Warn("a nudge could not be taken off the outbox", "approval", n.ID, "err", err)
+			d.Log.Warn("a nudge could not be taken off the outbox", "approval", n.ID, "error", err)
 		}
 	}
 }
@@ -170,7 +170,7 @@ func (d *Dispatcher) mark(ctx context.Context, j *job, m approvals.Mark) error {
 // storeDown says when to come back after the store failed.
 func (d *Dispatcher) storeDown(j *job, what string, err error) time.Time {
 	j.errs++
-	d.Log.Warn(what, "approval", j.id, "err", err)
+	d.Log.Warn(what, "approval", j.id, "error", err)
 	ceiling := min(d.Schedule.First<<min(j.errs, 6), d.Lease)
 	return time.Now().Add(d.Schedule.Jitter(ceiling))
 }

@@ -73,6 +73,24 @@ func Text(raw json.RawMessage) (string, bool) {
 	return string(out), true
 }
 
+// TypeOf names the JSON type of a value that begins at its first byte: string,
+// number, boolean, null, object or array.
+func TypeOf(raw json.RawMessage) string {
+	switch raw[0] {
+	case '"':
+		return "string"
+	case '{':
+		return "object"
+	case '[':
+		return "array"
+	case 't', 'f':
+		return "boolean"
+	case 'n':
+		return "null"
+	}
+	return "number"
+}
+
 // SetMember returns a copy of obj in which the member has the given value, which
 // must be JSON: in the old one's place, or at the end. All other bytes stay. An
 // obj that is empty or not an object gives an object with this one member.

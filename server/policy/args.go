@@ -45,29 +45,13 @@ type typed struct{ want string }
 var types = []string{"string", "number", "integer", "boolean", "array", "object"}
 
 func (c typed) judge(raw json.RawMessage) string {
-	if raw == nil || c.want == typeOf(raw) || c.want == "integer" && typeOf(raw) == "number" && integral(string(raw)) {
+	if raw == nil || c.want == action.TypeOf(raw) || c.want == "integer" && action.TypeOf(raw) == "number" && integral(string(raw)) {
 		return ""
 	}
 	if strings.ContainsAny(c.want[:1], "aio") {
 		return "is not an " + c.want
 	}
 	return "is not a " + c.want
-}
-
-func typeOf(raw json.RawMessage) string {
-	switch raw[0] {
-	case '"':
-		return "string"
-	case '{':
-		return "object"
-	case '[':
-		return "array"
-	case 't', 'f':
-		return "boolean"
-	case 'n':
-		return "null"
-	}
-	return "number"
 }
 
 // integral tells whether a number literal has a whole value, by its digits: no

@@ -182,7 +182,7 @@ func (d *drawing) member(name string, v json.RawMessage, at *place, depth int, h
 		d.value(v, at, depth+1)
 		return
 	}
-	m := approvals.Mask{Pointer: Visible(d.base + at.String()), Type: typeOf(v), Len: len(v)}
+	m := approvals.Mask{Pointer: Visible(d.base + at.String()), Type: action.TypeOf(v), Len: len(v)}
 	d.pointed += len(m.Pointer)
 	if d.digest != nil {
 		form, err := action.Canonical(v)
@@ -201,7 +201,7 @@ func (d *drawing) hides(name string, v json.RawMessage, at *place) bool {
 	if d.base == "" && slices.ContainsFunc(d.pointers, at.is) {
 		return true
 	}
-	kind := typeOf(v)
+	kind := action.TypeOf(v)
 	return kind != "boolean" && kind != "null" && d.names.secret(name, kind == "number")
 }
 
@@ -264,19 +264,3 @@ func trim(raw json.RawMessage) json.RawMessage {
 }
 
 var escapePointer = strings.NewReplacer("~", "~0", "/", "~1").Replace
-
-func typeOf(raw json.RawMessage) string {
-	switch raw[0] {
-	case '"':
-		return "string"
-	case '{':
-		return "object"
-	case '[':
-		return "array"
-	case 't', 'f':
-		return "boolean"
-	case 'n':
-		return "null"
-	}
-	return "number"
-}
