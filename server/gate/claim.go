@@ -246,6 +246,7 @@ func (g *Gate) leaveToRun(ctx context.Context, c *claimed) (permit, outcome) {
 		if def, ok := cat.find(call.Tool); !ok || def.digest != c.parked.Envelope.ToolDef {
 			return permit{}, notRun(approvals.CauseTool)
 		}
+		c.gen = cat.gen
 	}
 	p, err := g.leaveFor(call, c, before)
 	if err != nil {

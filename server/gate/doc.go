@@ -32,7 +32,7 @@
 //     durable.
 //  9. Renew the lease, then the third check, and the tool's definition again if
 //     the upstream's list may have moved.
-//  10. Forward the stored bytes, on a context that no caller ends, and not a byte
+//  10. Forward the stored bytes to the process that listed that definition, on a context that no caller ends, and not a byte
 //     of them later than half a lease after the renewal was sent. Both clocks are
 //     asked right before the write: the wall clock also counts the time that the
 //     machine was suspended.

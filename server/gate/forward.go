@@ -19,6 +19,7 @@ type permit struct {
 	up     Upstream
 	call   action.Call
 	before time.Time // not a byte may be written after it; zero: at any time
+	gen    uint64    // of the upstream whose definition was compared; zero: none was
 }
 
 // leaveFor is the third check: it asks the state of this moment, not the one
@@ -32,7 +33,11 @@ func (g *Gate) leaveFor(c action.Call, won *claimed, before time.Time) (permit, 
 	if up == nil {
 		return permit{}, fmt.Errorf("upstream %s is gone: %w", c.Server, errNotNow)
 	}
-	return permit{up: up, call: c, before: before}, nil
+	p := permit{up: up, call: c, before: before}
+	if won != nil {
+		p.gen = won.gen
+	}
+	return p, nil
 }
 
 // outcome is what came of forwarding. Exactly one of result, fault and err is
@@ -52,7 +57,7 @@ const statusNotRun = ledger.StatusNotRun
 // forward sends the call's bytes and waits for the answer.
 func (g *Gate) forward(ctx context.Context, p permit, progress func([]byte)) outcome {
 	begun := time.Now()
-	r := upstream.Request{Method: "tools/call", Params: compose(p.call), Before: p.before}
+	r := upstream.Request{Method: "tools/call", Params: compose(p.call), Before: p.before, Generation: p.gen}
 	if progress != nil {
 		r.Progress = func(params json.RawMessage) { progress(params) }
 	}

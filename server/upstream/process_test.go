@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +53,33 @@ func TestCloseStopsAChildThatIgnoresItsStdin(t *testing.T) {
 	}
 	if _, err := u.Do(t.Context(), upstream.Request{Method: "ping"}); !errors.Is(err, upstream.ErrNotSent) {
 		t.Errorf("after Close: %v", err)
+	}
+}
+
+func TestCloseDoesNotWaitForAHandshake(t *testing.T) {
+	began := filepath.Join(t.TempDir(), "began")
+	u, err := upstream.New(upstream.Config{
+		Name: "mute", StopGrace: 100 * time.Millisecond, Command: []string{"/bin/sh", "-c", `: >"$0"; exec sleep 600`, began},
+	}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := make(chan error, 1)
+	go func() { started <- u.Start(t.Context()) }()
+	for ctx := t.Context(); ctx.Err() == nil; time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(began); err == nil {
+			break
+		}
+	}
+	closed := make(chan struct{})
+	go func() { u.Close(); close(closed) }()
+	select {
+	case <-closed:
+	case <-time.After(5 * time.Second):
+		t.Fatal("Close waits for a server that does not answer")
+	}
+	if err := <-started; !errors.Is(err, upstream.ErrNotSent) {
+		t.Errorf("the start ended with %v", err)
 	}
 }
 

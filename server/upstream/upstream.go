@@ -48,6 +48,9 @@ type Request struct {
 	// the monotonic and by the wall clock; zero means no such moment. It is
 	// looked at right before the write.
 	Before time.Time
+	// Generation is that of the list of tools which the caller knows: the request
+	// goes to the process that gave it or is not sent. Zero means any process.
+	Generation uint64
 }
 
 // Fault is a JSON-RPC error that the upstream answered with.
@@ -69,6 +72,8 @@ var (
 	ErrLost = errors.New("the request was sent and no answer was read")
 	// ErrTooLate is an ErrNotSent: Request.Before had passed.
 	ErrTooLate = fmt.Errorf("it was too late: %w", ErrNotSent)
+	// ErrChanged is an ErrNotSent: the process of Request.Generation is no more.
+	ErrChanged = fmt.Errorf("another process listed its tools: %w", ErrNotSent)
 )
 
 // Info is what the upstream said of itself.
@@ -88,16 +93,17 @@ type Upstream struct {
 	lastErr  error     // why the last start or life ended
 	failures int       // starts and lives that ended badly, in a row
 	notUntil time.Time // no new start before this
-	gen      uint64    // grows with each process and each tools/list_changed
+	gen      uint64    // see Generation
 	info     Info
 	closed   bool
 }
 
 // launch is a start that several may wait for.
 type launch struct {
-	done chan struct{} // closed at the end; then peer or err is set
-	peer *peer
-	err  error
+	cancel context.CancelFunc
+	done   chan struct{} // closed at the end; then peer or err is set
+	peer   *peer
+	err    error
 }
 
 // New makes an upstream. Its process starts with the first request or Start.
@@ -128,6 +134,9 @@ func (u *Upstream) Do(ctx context.Context, r Request) (json.RawMessage, error) {
 		if p, err = u.live(ctx); err != nil {
 			return nil, err
 		}
+		if r.Generation != 0 && processOf(u.Generation()) != processOf(r.Generation) {
+			return nil, fmt.Errorf("upstream %s: %w", u.cfg.Name, ErrChanged)
+		}
 		var res json.RawMessage
 		res, err = p.do(ctx, r)
 		if err == nil {
@@ -149,12 +158,18 @@ func (u *Upstream) Info() Info {
 }
 
 // Generation grows when the list of tools may have changed: with every process
-// and every tools/list_changed.
+// and every tools/list_changed. It is 0 before the first process.
 func (u *Upstream) Generation() uint64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.gen
 }
+
+// The upper half of a generation counts processes, the lower one the changes that
+// the process has announced.
+const nextProcess = 1 << 32
+
+func processOf(gen uint64) uint64 { return gen / nextProcess }
 
 // Identity says which server this is: its command, the names of its configured
 // environment, and what it calls itself.
@@ -170,14 +185,16 @@ func (u *Upstream) Identity() action.Digest {
 	return action.Sum("countersign/upstream/v1", parts...)
 }
 
-// Close stops the process: stdin is closed, then SIGTERM, then SIGKILL. Requests
-// in flight end with ErrLost, later ones with ErrNotSent.
+// Close stops the process: stdin is closed, then SIGTERM, then SIGKILL. One that
+// has not ended its handshake is killed. Requests in flight end with ErrLost, later
+// ones with ErrNotSent.
 func (u *Upstream) Close() error {
 	u.mu.Lock()
 	u.closed = true
 	p, l := u.peer, u.starting
 	u.mu.Unlock()
 	if l != nil {
+		l.cancel() // a handshake may take as long as StartTimeout
 		<-l.done
 		p = l.peer
 	}
@@ -206,8 +223,9 @@ func (u *Upstream) live(ctx context.Context) (*peer, error) {
 			return nil, fmt.Errorf("upstream %s keeps failing, next try in %s (%v): %w",
 				u.cfg.Name, wait.Round(100*time.Millisecond), err, ErrNotSent)
 		}
-		u.starting = &launch{done: make(chan struct{})}
-		go u.start(u.starting)
+		begin, cancel := context.WithTimeout(context.Background(), u.cfg.StartTimeout)
+		u.starting = &launch{cancel: cancel, done: make(chan struct{})}
+		go u.start(begin, u.starting)
 	}
 	l := u.starting
 	u.mu.Unlock()
@@ -223,9 +241,8 @@ func (u *Upstream) live(ctx context.Context) (*peer, error) {
 	return l.peer, nil
 }
 
-func (u *Upstream) start(l *launch) {
-	ctx, cancel := context.WithTimeout(context.Background(), u.cfg.StartTimeout)
-	defer cancel()
+func (u *Upstream) start(ctx context.Context, l *launch) {
+	defer l.cancel()
 	p, info, err := u.launch(ctx)
 
 	u.mu.Lock()
@@ -234,12 +251,14 @@ func (u *Upstream) start(l *launch) {
 	l.peer, l.err = p, err
 	u.starting = nil
 	if err != nil {
-		u.log.Error("upstream could not be started", "error", err)
+		if !u.closed {
+			u.log.Error("upstream could not be started", "error", err)
+		}
 		u.failed(err)
 		return
 	}
 	u.peer, u.info = p, info
-	u.gen++
+	u.gen = (processOf(u.gen) + 1) * nextProcess
 	u.log.Info("upstream started", "pid", p.proc.pid, "server", info.Name, "version", info.Version, "protocol", info.Protocol)
 	go u.watch(p)
 }
