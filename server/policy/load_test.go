@@ -2,6 +2,7 @@ package policy
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -202,4 +203,17 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A rule whose tool is misspelt leaves the right one without a rule; the first
+// readers of this form ignored that, so it is said and not refused.
+func TestVersion1WarnsOfRulesWithoutATool(t *testing.T) {
+	s, err := Parse("policy.json", []byte("{\"version\": 1, \"allow\": [\"add_note\"],\n\"arg_rules\": {\"add_note\": {},\n\"ad_note\": {\"note\": {\"max_len\": 5}}}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"line 3: arg_rules of ad_note have no effect, since allow does not list it"}
+	if got := s.Warnings(); !slices.Equal(got, want) {
+		t.Errorf("warnings %q", got)
+	}
 }

@@ -1,6 +1,12 @@
 package policy
 
-import "go.yaml.in/yaml/v3"
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+)
 
 // version1 reads the first form: two lists of names and rules on string
 // arguments. Listed under allow and not under deny is allowed; all else is
@@ -8,6 +14,7 @@ import "go.yaml.in/yaml/v3"
 func (l *loader) version1(root *yaml.Node) *Set {
 	s := &Set{version: 1}
 	rules := map[string][]argRule{}
+	lines := map[string]int{} // of the tools under arg_rules
 	name := func(n *yaml.Node, text string) pattern {
 		if !validTool(text) {
 			l.fail(n, "%q is not a tool's name", text)
@@ -34,6 +41,7 @@ func (l *loader) version1(root *yaml.Node) *Set {
 		"arg_rules": func(n *yaml.Node) {
 			l.mapping(n, "arg_rules", func(k, v *yaml.Node) {
 				name(k, k.Value)
+				lines[k.Value] = k.Line
 				l.mapping(v, "the rules of "+k.Value, func(arg, bounds *yaml.Node) {
 					rules[k.Value] = append(rules[k.Value], newArgRule(arg.Value, l.bounds1(bounds, arg.Value)))
 				})
@@ -42,6 +50,10 @@ func (l *loader) version1(root *yaml.Node) *Set {
 	})
 	for i := range s.tools {
 		s.tools[i].args = rules[s.tools[i].pattern.text]
+		delete(lines, s.tools[i].pattern.text)
+	}
+	for _, tool := range slices.Sorted(maps.Keys(lines)) {
+		s.warns = append(s.warns, fmt.Sprintf("line %d: arg_rules of %s have no effect, since allow does not list it", lines[tool], tool))
 	}
 	return s
 }
