@@ -25,6 +25,9 @@ type Park struct {
 	OnCancel     string
 	Rules        []string
 	Caps         Caps
+	// AttachOnly finds the twin of a call that was parked before and makes
+	// nothing new: without a twin Park answers NotFound.
+	AttachOnly bool
 }
 
 // Caps bound what may wait. They are checked inside the park's atomic step.

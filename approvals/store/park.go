@@ -73,6 +73,9 @@ func (s *Store) Park(ctx context.Context, p approvals.Park) (t approvals.Ticket,
 			}
 		case "retry", "skew": // look again
 		case "many":
+			if p.AttachOnly {
+				return t, false, fmt.Errorf("parking: there is no such call: %w", approvals.NotFound)
+			}
 			return t, false, fmt.Errorf("parking: %s: %w", r.text, approvals.TooMany)
 		case "reused":
 			return t, false, fmt.Errorf("parking: the id %s is taken", f.ID)
@@ -123,6 +126,9 @@ func (s *Store) parkOnce(ctx context.Context, p approvals.Park, f fixed, macs []
 	found, err := s.twins(ctx, macs)
 	if err != nil {
 		return reply{}, err
+	}
+	if p.AttachOnly {
+		p.Caps = approvals.Caps{} // no room for a new one; attaching needs none
 	}
 	ks := s.k.moving(f.ID, f.Actor, s.k.newBy(f.Actor), s.k.all(), s.k.view(f.ID))
 	args := []any{

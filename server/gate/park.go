@@ -18,12 +18,18 @@ import (
 func (k *call) review(ctx context.Context) Answer {
 	who, no := k.requester()
 	if no == nil {
-		no = k.mayPark(ctx)
+		no = k.tooBig()
 	}
 	if no != nil {
 		return k.refuse(ctx, *no)
 	}
+	told, err := k.notifierAlive(ctx)
+	if err != nil {
+		k.g.log.Warn("the store can't be asked for living notifiers", "error", err)
+		return k.refuse(ctx, refusal{code: codeInternal, reason: "store_unavailable", message: sayNoStore})
+	}
 	p := k.parking(who)
+	p.AttachOnly = !told // nobody could be told of a new one; one that was told is still found
 	d := k.decision("review", "")
 	d.EnvelopeDigest = k.g.ring.MAC(keys.Bound, digestOf(p.Envelope))
 	if err := k.g.write(ctx, d); err != nil {
@@ -96,24 +102,19 @@ func (k *call) requester() (people, *refusal) {
 	return p, nil
 }
 
-// mayPark looks at what would make parking pointless.
-func (k *call) mayPark(ctx context.Context) *refusal {
+func (k *call) tooBig() *refusal {
 	// All that is kept and shown counts, not the arguments alone.
 	if len(k.c.Args)+len(k.c.Meta)+len(k.c.Extra)+len(k.c.RequestID) > k.g.set.ReviewArgs {
 		return &refusal{code: codeParams, reason: "arguments_too_big",
 			message: fmt.Sprintf(sayTooBig, k.g.set.ReviewArgs)}
 	}
+	return nil
+}
+
+func (k *call) notifierAlive(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	alive, err := k.g.store.NotifierAlive(ctx)
-	if err != nil {
-		k.g.log.Warn("the store can't be asked for living notifiers", "error", err)
-		return &refusal{code: codeInternal, reason: "store_unavailable", message: sayNoStore}
-	}
-	if !alive {
-		return &refusal{code: codeParams, reason: "no_notifier", message: sayNoNotifier}
-	}
-	return nil
+	return k.g.store.NotifierAlive(ctx)
 }
 
 // parking is what the store is asked to keep: the envelope, and what people are
@@ -177,6 +178,8 @@ func (k *call) notParked(err error) Answer {
 	no := refusal{code: codeInternal, reason: "store_unavailable", message: sayNoStore}
 	if c, ok := approvals.AsConflict(err); ok {
 		switch c {
+		case approvals.NotFound: // nothing to attach to, and nobody to tell of a new one
+			no = refusal{code: codeParams, reason: "no_notifier", message: sayNoNotifier}
 		case approvals.TooMany:
 			no = refusal{code: codeParams, reason: "too_many_pending", message: sayTooMany}
 		case approvals.StoreUnavailable:

@@ -143,3 +143,24 @@ func TestRoutesThatAllMustSayIt(t *testing.T) {
 		}
 	}
 }
+
+// With nobody to tell, a call that was parked before is still found by the same
+// call; only a new one is refused.
+func TestNobodyToTellFindsWhatIsParked(t *testing.T) {
+	b := newBench(t)
+	first, tk := b.parked(req(ana, "cancel_order", `{"n":1}`))
+	b.calls.on("NotifierAlive", func(func() error) error { return nil })
+	again := b.later(req(ana, "cancel_order", `{ "n" : 1 }`))
+	b.eventually("the same call attaches", func() bool { return b.waiting(tk.ID) == 2 })
+	wantRefusal(t, b.do(ana, "cancel_order", `{"n":2}`), codeParams, "no_notifier")
+	b.pendingN(1)
+	b.vote(tk, "ben", approvals.Approve, "")
+	for _, c := range []<-chan Answer{first, again} {
+		if s := read(t, <-c); s.IsError {
+			t.Errorf("got %+v", s)
+		}
+	}
+	if n := len(b.dir.Calls()); n != 1 {
+		t.Errorf("it ran %d times", n)
+	}
+}
