@@ -262,7 +262,7 @@ func checkPlaces(t *testing.T, blocks []map[string]any) {
 			}
 			if s, ok := v["text"].(string); ok {
 				for _, r := range s {
-					if r != '\n' && invisible(r) {
+					if r != '\n' && approvals.Invisible(r) {
 						t.Errorf("U+%04X is on the card as it is", r)
 					}
 				}
@@ -299,7 +299,7 @@ func FuzzLine(f *testing.F) {
 			t.Errorf("whole %v of %q", whole, got)
 		}
 		for _, r := range got {
-			if invisible(r) {
+			if approvals.Invisible(r) {
 				t.Errorf("U+%04X got through", r)
 			}
 		}

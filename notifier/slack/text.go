@@ -4,27 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"unicode"
 	"unicode/utf8"
-)
 
-// invisible tells whether a rune is to be shown by its number: it has no shape of
-// its own, turns the text round, or looks like nothing.
-func invisible(r rune) bool {
-	switch {
-	case r == ' ':
-		return false
-	case unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zs, unicode.Zl, unicode.Zp, unicode.Co, unicode.Cs, unicode.Variation_Selector):
-		return true
-	case r == utf8.RuneError:
-		return false // already stands for something that was no text
-	}
-	switch r {
-	case 0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0: // joiners, fillers, blanks
-		return true
-	}
-	return false
-}
+	"github.com/countersign-mcp/countersign/approvals"
+)
 
 // visible shows every invisible rune as ⟦U+XXXX⟧. Line breaks are kept when
 // lines is set.
@@ -33,7 +16,7 @@ func visible(s string, lines bool) string {
 	var b strings.Builder
 	b.Grow(len(s))
 	for _, r := range s {
-		if invisible(r) && !(lines && r == '\n') {
+		if approvals.Invisible(r) && !(lines && r == '\n') {
 			fmt.Fprintf(&b, "⟦U+%04X⟧", r)
 			continue
 		}
@@ -79,7 +62,7 @@ func next(s string) (part, rest string) {
 		return fmt.Sprintf("⟦%d spaces⟧", n), s[n:]
 	}
 	r, n := utf8.DecodeRuneInString(s)
-	if invisible(r) {
+	if approvals.Invisible(r) {
 		return fmt.Sprintf("⟦U+%04X⟧", r), s[n:]
 	}
 	return string(r), s[n:]

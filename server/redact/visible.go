@@ -7,6 +7,8 @@ import (
 	"unicode"
 
 	"golang.org/x/text/unicode/bidi"
+
+	"github.com/countersign-mcp/countersign/approvals"
 )
 
 // Visible returns s on one line with every character that can't be seen, or that
@@ -24,18 +26,14 @@ func Visible(s string) string {
 // scripts need no more.
 const marksInARow = 3
 
-// seen tells whether r has a shape of its own, or is the plain space.
+// seen tells whether r is shown as it is. Our own brackets are not: a stranger
+// could write with them what looks like a remark of ours.
 func seen(r rune) bool {
 	switch r {
-	case ' ':
-		return true
-	case '⟦', '⟧', '⟨', '⟩': // ours
-		return false
-	case '\u2800', '\ufffc': // an empty braille cell, an object that isn't there
+	case '⟦', '⟧', '⟨', '⟩':
 		return false
 	}
-	return unicode.IsGraphic(r) &&
-		!unicode.In(r, unicode.Zs, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+	return !approvals.Invisible(r)
 }
 
 // ink writes a stranger's characters and remembers which were shown by code.
