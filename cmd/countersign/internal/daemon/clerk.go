@@ -110,6 +110,9 @@ func unreadable(seq uint64) ledger.Record {
 
 // record is an event as the ledger keeps it.
 func record(e approvals.Event) ledger.Record {
+	if e.Kind == "head" {
+		return headRecord(e)
+	}
 	r := ledger.Record{
 		OperationID: e.ID, EventSeq: e.Seq, Actor: ledger.Clean(e.Actor),
 		Server: ledger.Clean(e.Server), Tool: ledger.Clean(e.Tool),

@@ -154,6 +154,7 @@ func (d *Daemon) loopsToRun() map[string]func(context.Context) error {
 		"sweeper":   d.sweep,
 		"ledger":    d.newClerk().run,
 		"runner":    d.runApproved,
+		"heads":     d.tellHeads,
 	}
 	if d.tells() {
 		loops["notifier"] = d.teller.Run

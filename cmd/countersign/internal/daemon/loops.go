@@ -14,12 +14,13 @@ import (
 )
 
 const (
-	sweepEvery  = time.Second
-	sweepMax    = 500
-	runnerEvery = 5 * time.Second
-	runnerMax   = 200
-	identifyMax = time.Minute
-	runningMax  = 64 // runs at once that no caller waits for
+	sweepEvery   = time.Second
+	sweepMax     = 500
+	recoverEvery = time.Minute
+	runnerEvery  = 5 * time.Second
+	runnerMax    = 200
+	identifyMax  = time.Minute
+	runningMax   = 64 // runs at once that no caller waits for
 )
 
 // watchStore makes the checks at the first contact, then keeps the wake-up
@@ -78,18 +79,20 @@ func (d *Daemon) malformed(ctx context.Context, m server.Malformed) {
 	}
 }
 
-// recover settles the calls that dead processes of this machine left open. It is
-// repeated until it was done once: the store may not be there yet.
+// recover settles the calls that dead processes of this machine left open: at
+// the start until it was done once, then every minute, for a neighbour that died
+// meanwhile and did not come back.
 func (d *Daemon) recover(ctx context.Context) error {
 	for ctx.Err() == nil {
 		err := d.gate.Recover(ctx)
-		if err == nil {
-			return nil
-		}
-		if d.storeSeen.Load() {
+		if err != nil && d.storeSeen.Load() && ctx.Err() == nil {
 			d.log.Warn("calls of dead processes are not settled yet", "error", err)
 		}
-		rest(ctx, retryStore)
+		if err != nil {
+			rest(ctx, retryStore)
+		} else {
+			rest(ctx, recoverEvery)
+		}
 	}
 	return nil
 }

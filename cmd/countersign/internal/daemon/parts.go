@@ -65,8 +65,11 @@ func ring(cfg *config.Config) (*keys.Ring, error) {
 }
 
 func (d *Daemon) openLedger() error {
-	if err := os.MkdirAll(d.cfg.DataPath(), 0o700); err != nil {
-		return fmt.Errorf("making data_dir: %w", err)
+	if err := privateDir(d.cfg.DataPath()); err != nil {
+		return fmt.Errorf("data_dir: %w", err)
+	}
+	if err := privateDir(d.cfg.LedgerPath()); err != nil {
+		return fmt.Errorf("ledger.dir: %w", err)
 	}
 	l, err := ledger.Open(d.cfg.LedgerPath(), ledger.Options{Log: d.log, Young: d.longest()})
 	if err != nil {
@@ -77,6 +80,22 @@ func (d *Daemon) openLedger() error {
 	_, err = l.Append(context.Background(), ledger.Record{Event: ledger.PolicyLoaded, PolicyDigest: d.policy.Digest().Hex()})
 	if err != nil {
 		return fmt.Errorf("writing to the ledger: %w", err)
+	}
+	return nil
+}
+
+// privateDir makes a directory for this user alone. One that others may write
+// to is refused: they could put files there that we would believe.
+func privateDir(path string) error {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if info.Mode().Perm()&0o022 != 0 {
+		return fmt.Errorf("others may write to %s (mode %04o); run: chmod 700 %s", path, info.Mode().Perm(), path)
 	}
 	return nil
 }
@@ -119,7 +138,7 @@ func (d *Daemon) openListeners() error {
 	for name, addr := range want {
 		ln, err := net.Listen("tcp", addr)
 		if err != nil {
-			return fmt.Errorf("listening for %s: %w", name, err)
+			return fmt.Errorf("%s.listen: %w; if another gate runs on this machine, give this one a port of its own", name, err)
 		}
 		d.listeners[name] = ln
 		d.onStop(name+" listener", func(context.Context) error { _ = ln.Close(); return nil })
@@ -152,6 +171,7 @@ func (d *Daemon) openStore() error {
 	}
 	d.store = s
 	d.onStop("the store", func(context.Context) error { return s.Close() })
+	d.onStop("the ledger's head", d.lastHead)
 	return nil
 }
 
