@@ -51,6 +51,7 @@
 //	{ns}:own:FILE set     claims of a ledger file
 //	{ns}:rn:ID    set     nonces of refused votes
 //	{ns}:nl:ID    string  who tells about the record at the moment
+//	{ns}:hd:NONCE string  a ledger head that was told
 //	{ns}:l:MAC    string  a link's approval and person, with a MAC
 //	{ns}:ob       stream  outbox: ids to look at again
 //	{ns}:ev       stream  events, numbered from 1 without gaps

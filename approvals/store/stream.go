@@ -25,7 +25,7 @@ const longestBlock = time.Second
 type taken struct {
 	mu  sync.Mutex
 	ids map[string]bool      // stream + entry id
-	at  map[string]time.Time // stream + consumer → the last look at what others left
+	at  map[string]time.Time // stream + consumer → the last look at what others left; stream → at who they are
 }
 
 func newTaken() *taken { return &taken{ids: map[string]bool{}, at: map[string]time.Time{}} }
@@ -146,6 +146,9 @@ func (s *Store) left(ctx context.Context, stream, group, consumer string, limit 
 	if !s.taken.due(stream+consumer, s.opt.NudgeIdle/4) {
 		return nil, nil
 	}
+	if silent := consumerSilence * s.opt.NudgeIdle; !s.opt.Embedded && s.taken.due(stream, silent) {
+		s.prune(ctx, stream, group, silent)
+	}
 	msgs, _, err := s.stream.XAutoClaim(ctx, &redis.XAutoClaimArgs{
 		Stream: stream, Group: group, Consumer: consumer, MinIdle: s.opt.NudgeIdle, Start: "0-0", Count: int64(limit),
 	}).Result()
@@ -160,6 +163,16 @@ func (s *Store) left(ctx context.Context, stream, group, consumer string, limit 
 		}
 	}
 	return out, nil
+}
+
+// consumerSilence is how long a consumer of an earlier boot is remembered after it
+// owes nothing any more, in times of NudgeIdle. A server in this process has none.
+const consumerSilence = 10
+
+func (s *Store) prune(ctx context.Context, stream, group string, silent time.Duration) {
+	if _, err := s.run(ctx, s.sc.prune, []string{stream}, group, ms(silent)); err != nil {
+		s.opt.Log.Debug("consumers that are gone could not be forgotten", "group", group, "error", err)
+	}
 }
 
 func (s *Store) news(ctx context.Context, stream, group, consumer string, limit int, block time.Duration) ([]redis.XMessage, error) {
