@@ -161,8 +161,10 @@ func forgedRecord(id string) ledger.Record {
 func (g *Gate) claim(ctx context.Context, c *claimed) error {
 	nonce := newID()
 	d := c.parked.Envelope.Digest()
+	unclear := false // an earlier try may have claimed
 	err := g.insist(ctx, func(ctx context.Context) (err error) {
 		c.grant, err = g.store.Claim(ctx, c.parked.ID, c.parked.Rev, d, nonce)
+		unclear = unclear || err != nil && !isFinal(err)
 		return err
 	})
 	switch {
@@ -175,12 +177,17 @@ func (g *Gate) claim(ctx context.Context, c *claimed) error {
 		return approvals.Moved
 	case errors.Is(err, approvals.Forged), errors.Is(err, approvals.WrongDigest):
 		return g.void(ctx, c.parked, approvals.CauseForged, err)
-	case isFinal(err):
+	}
+	if unclear {
+		// Also where it is told as used: the claim may be ours, and its lease over.
+		// Another's is left alone by the nonce.
+		g.finishLater(approvals.Grant{ID: c.parked.ID, Nonce: nonce, Owner: g.ledger.ID()},
+			approvals.Outcome{State: approvals.NotRun, Cause: approvals.CauseNeverStarted})
+	}
+	if isFinal(err) {
 		return errSettled
 	}
 	g.log.Warn("a claim has no clear reply; the call is not run", "approval", c.parked.ID, "error", err)
-	g.finishLater(approvals.Grant{ID: c.parked.ID, Nonce: nonce, Owner: g.ledger.ID()},
-		approvals.Outcome{State: approvals.NotRun, Cause: approvals.CauseNeverStarted})
 	return &stuck{sayStuckStore}
 }
 

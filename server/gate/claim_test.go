@@ -232,6 +232,32 @@ func TestClaimWithoutAClearReplyIsGivenBack(t *testing.T) {
 	}
 }
 
+// A claim whose reply was lost, and whose lease ended before it was asked for again,
+// is told as used. It is this gate's own, and it never ran: that is no unknown
+// outcome.
+func TestClaimThatWasLostForALeaseIsGivenBack(t *testing.T) {
+	b := newBench(t, lease(50*time.Millisecond))
+	ch, tk := b.parked(req(ana, "cancel_order", `{"order":"1"}`))
+	var first sync.Once
+	b.calls.on("Claim", func(real func() error) error {
+		err := real()
+		first.Do(func() {
+			b.eventually("its lease ends", func() bool {
+				_, _ = b.store.Sweep(t.Context(), 10)
+				return b.ticket(tk.ID).State == approvals.Unknown
+			})
+			err = errLostReply
+		})
+		return err
+	})
+	b.vote(tk, "ben", approvals.Approve, "")
+	<-ch
+	b.eventually("it is given back", func() bool { return b.ticket(tk.ID).State == approvals.NotRun })
+	if b.dir.Calls() != nil {
+		t.Error("it ran")
+	}
+}
+
 func TestOversleptClaimIsNotRun(t *testing.T) {
 	b := newBench(t, lease(400*time.Millisecond))
 	b.calls.on("Renew", func(real func() error) error {
