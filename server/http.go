@@ -43,7 +43,13 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.calls.Done()
 	switch r.Method {
 	case http.MethodPost:
-		s.servePost(w, r, rc, caller{actor: actor, front: front})
+		slot := s.load.enter(actor.ID)
+		if slot == nil {
+			busy(w)
+			return
+		}
+		defer slot.leave()
+		s.servePost(w, r, rc, slot, caller{actor: actor, front: front})
 	case http.MethodDelete:
 		s.serveDelete(w, r, actor, front)
 	default:
@@ -123,19 +129,25 @@ func accepts(w http.ResponseWriter, r *http.Request) bool {
 }
 
 // body reads the message whole, within its size and time.
-func (s *Server) body(w http.ResponseWriter, r *http.Request, rc *http.ResponseController) ([]byte, bool) {
+func (s *Server) body(w http.ResponseWriter, r *http.Request, rc *http.ResponseController, on *slot) ([]byte, bool) {
 	limit := int64(s.cfg.Limits.Bytes)
 	// net/http lifts the deadline when the body has been read to its end.
 	_ = rc.SetReadDeadline(time.Now().Add(s.cfg.ReadLimit)) // not every writer has one
-	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	if err == nil {
+	b, err := io.ReadAll(counted{http.MaxBytesReader(w, r.Body, limit), on})
+	tooBig := (*http.MaxBytesError)(nil)
+	switch {
+	case err == nil:
 		return b, true
-	}
-	if tooBig := (*http.MaxBytesError)(nil); errors.As(err, &tooBig) {
+	case errors.As(err, &tooBig):
 		problem(w, http.StatusRequestEntityTooLarge, "the message is too long")
-		return nil, false
+	case errors.Is(err, errActorFull):
+		busy(w)
+	case errors.Is(err, errFull):
+		w.Header().Set("Retry-After", "1")
+		problem(w, http.StatusServiceUnavailable, "too much is in flight here; try again soon")
+	default:
+		problem(w, http.StatusBadRequest, "the body could not be read")
 	}
-	problem(w, http.StatusBadRequest, "the body could not be read")
 	return nil, false
 }
 

@@ -12,11 +12,11 @@ import (
 )
 
 // servePost reads one message and decides its era.
-func (s *Server) servePost(w http.ResponseWriter, r *http.Request, rc *http.ResponseController, who caller) {
+func (s *Server) servePost(w http.ResponseWriter, r *http.Request, rc *http.ResponseController, on *slot, who caller) {
 	if !accepts(w, r) {
 		return
 	}
-	b, ok := s.body(w, r, rc)
+	b, ok := s.body(w, r, rc, on)
 	if !ok {
 		return
 	}
@@ -25,6 +25,9 @@ func (s *Server) servePost(w http.ResponseWriter, r *http.Request, rc *http.Resp
 	if err != nil {
 		e, id := s.malformed(r.Context(), who, err)
 		refuse(out, id, e)
+		return
+	}
+	if !on.admit(w, f) {
 		return
 	}
 	version, ok := one(r.Header, headVersion)

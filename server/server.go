@@ -57,6 +57,14 @@ type Config struct {
 	Limits      action.Limits // of one message; default action.DefaultLimits
 	MaxInFlight int           // requests at once on one stdio connection; default 1024
 
+	// MaxPerActor is how many requests one actor may have in flight over HTTP,
+	// waiting ones included; 429 beyond it. Default 256.
+	MaxPerActor int
+	// MaxBodyBytes is how many bytes of request bodies may be in memory over HTTP,
+	// from all actors; 503 beyond it. One actor's may be a quarter, 429 beyond
+	// it. Default 256 MiB; never less than four longest messages.
+	MaxBodyBytes int64
+
 	SessionIdle         time.Duration // a session without a request ends; default 1 h
 	MaxSessions         int           // in all; default 8192
 	MaxSessionsPerActor int           // the actor's longest idle one makes room; default 1024
@@ -99,6 +107,11 @@ func (c Config) withDefaults() Config {
 		}
 	}
 	orInt(&c.MaxInFlight, 1024)
+	orInt(&c.MaxPerActor, 256)
+	if c.MaxBodyBytes <= 0 {
+		c.MaxBodyBytes = 256 << 20
+	}
+	c.MaxBodyBytes = max(c.MaxBodyBytes, actorShare*int64(c.Limits.Bytes)) // one message must fit
 	orInt(&c.MaxSessions, 8192)
 	orInt(&c.MaxSessionsPerActor, 1024)
 	orTime := func(p *time.Duration, d time.Duration) {
@@ -132,6 +145,7 @@ type Server struct {
 	origins  map[string]bool
 	sdk      *lifecycle
 	sessions *sessions
+	load     *load
 
 	base context.Context // ends with errShutdown
 	stop context.CancelCauseFunc
@@ -158,6 +172,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, hosts: hosts, origins: origins}
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	s.sdk = newLifecycle(cfg.Gate, cfg.Version)
+	s.load = newLoad(cfg.MaxPerActor, cfg.MaxBodyBytes)
 	s.sessions = newSessions(cfg.SessionIdle, cfg.MaxSessions, cfg.MaxSessionsPerActor)
 	return s, nil
 }

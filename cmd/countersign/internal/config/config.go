@@ -39,6 +39,7 @@ type MCP struct {
 	RefusalStyle   string                   `yaml:"refusal_style"` // "result" or "error"
 	CollectTool    bool                     `yaml:"collect_tool"`
 	SessionIdle    time.Duration            `yaml:"session_idle"`
+	MaxInFlight    int                      `yaml:"max_in_flight"` // requests of one actor at once, over HTTP
 	Stdio          Stdio                    `yaml:"stdio"`
 	Auth           Auth                     `yaml:"auth"`
 }

@@ -27,7 +27,7 @@ func Defaults() Config {
 		DataDir: dataDir(),
 		MCP: MCP{
 			Listen: "127.0.0.1:8080", Path: "/mcp", Hold: 45 * time.Second,
-			RefusalStyle: "result", CollectTool: true, SessionIdle: time.Hour,
+			RefusalStyle: "result", CollectTool: true, SessionIdle: time.Hour, MaxInFlight: 256,
 		},
 		Webhook: Webhook{Listen: "127.0.0.1:8090"},
 		Admin:   Admin{Listen: "127.0.0.1:8091"},

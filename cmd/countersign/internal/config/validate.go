@@ -45,6 +45,9 @@ func (c *Config) validateMCP(bad report) {
 	if c.MCP.RefusalStyle != "result" && c.MCP.RefusalStyle != "error" {
 		bad("mcp.refusal_style: %q is neither result nor error", c.MCP.RefusalStyle)
 	}
+	if c.MCP.MaxInFlight < 1 {
+		bad("mcp.max_in_flight: %d would let nobody in; at least 1", c.MCP.MaxInFlight)
+	}
 	seen := map[string]bool{}
 	for i, t := range c.MCP.Auth.Tokens {
 		where := fmt.Sprintf("mcp.auth.tokens[%d]", i)

@@ -233,7 +233,8 @@ func (d *Daemon) openEdge() error {
 	}
 	edge, err := server.New(server.Config{
 		Gate: d.gate, Auth: tokens, Log: d.log, Path: d.cfg.MCP.Path, Version: d.opt.Version,
-		AllowedHosts: d.cfg.MCP.AllowedHosts, AllowedOrigins: d.cfg.MCP.AllowedOrigins, SessionIdle: d.cfg.MCP.SessionIdle, Malformed: d.malformed,
+		AllowedHosts: d.cfg.MCP.AllowedHosts, AllowedOrigins: d.cfg.MCP.AllowedOrigins, SessionIdle: d.cfg.MCP.SessionIdle,
+		MaxPerActor: d.cfg.MCP.MaxInFlight, Malformed: d.malformed,
 	})
 	if err != nil {
 		return err
