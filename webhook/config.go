@@ -134,8 +134,9 @@ type Server struct {
 	slack     *slackVerifier
 	callbacks map[string]*standardVerifier
 	replies   *replies
-	ipLimit   *limiter
-	linkLimit *limiter
+	ipLimit   *limiter // of tokens that lead nowhere, by address
+	viewLimit *limiter // of requests, by link
+	linkLimit *limiter // of answers, by link
 }
 
 var sourceName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
@@ -176,6 +177,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.replies = newReplies(cfg.Replier, s.log)
 	s.ipLimit = newLimiter(perIP, ipBurst, limiterKeys, s.now)
+	s.viewLimit = newLimiter(perView, viewBurst, limiterKeys, s.now)
 	s.linkLimit = newLimiter(perLink, linkBurst, limiterKeys, s.now)
 	return s, nil
 }

@@ -12,8 +12,10 @@ import (
 // The limits of the link pages. A person needs a handful of requests; whoever
 // guesses tokens needs very many.
 const (
-	perIP       = rate.Limit(2) // requests a second
+	perIP       = rate.Limit(2) // tokens a second that lead nowhere
 	ipBurst     = 60
+	perView     = rate.Limit(2) // requests a second of one link that leads somewhere
+	viewBurst   = 60
 	perLink     = rate.Limit(10.0 / 60) // answers a second
 	linkBurst   = 10
 	limiterKeys = 10_000

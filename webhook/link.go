@@ -172,12 +172,9 @@ func keep(a *page.Approval, f answer) {
 
 // openLink resolves the token. When ok is false the answer was sent.
 func (s *Server) openLink(ctx context.Context, c echo.Context) (o opened, ok bool, err error) {
-	if !s.ipLimit.allow(ipKey(c.RealIP())) {
-		return o, false, s.tooMany(c)
-	}
 	token := c.Param("token")
 	if !linkToken.MatchString(token) {
-		return o, false, s.linkGone(c)
+		return o, false, s.nowhere(c)
 	}
 	id, person, err := s.cfg.Links.Link(ctx, token)
 	if err == nil {
@@ -187,18 +184,31 @@ func (s *Server) openLink(ctx context.Context, c echo.Context) (o opened, ok boo
 		if conflict != approvals.NotFound {
 			s.log.Error("a link leads to an approval that can't be shown", "approval", id, "error", err)
 		}
-		return o, false, s.linkGone(c)
+		return o, false, s.nowhere(c)
 	}
 	if err != nil {
 		s.log.Error("a link could not be looked up", "error", err)
 		return o, false, s.sendMessage(c, http.StatusServiceUnavailable, "Not available", "The request can't be looked up right now. Nothing was changed. Try again in a moment.")
 	}
 	if _, known := s.cfg.Roster().Person(person); !known {
-		return o, false, s.linkGone(c) // the link of somebody who was taken off the list
+		return o, false, s.nowhere(c) // the link of somebody who was taken off the list
 	}
 	sum := sha256.Sum256([]byte(token))
 	o.hash, o.person = hex.EncodeToString(sum[:]), person
+	if !s.viewLimit.allow(o.hash) {
+		return o, false, s.tooMany(c)
+	}
 	return o, true, nil
+}
+
+// nowhere answers a token that leads to nothing, on the account of its sender's
+// address. Only these are: people behind one address share it with whoever
+// guesses there, and must still be able to open their links.
+func (s *Server) nowhere(c echo.Context) error {
+	if !s.ipLimit.allow(ipKey(c.RealIP())) {
+		return s.tooMany(c)
+	}
+	return s.linkGone(c)
 }
 
 // nonce ties an answer to the page that was drawn: this link, this approval, this

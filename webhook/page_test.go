@@ -166,16 +166,37 @@ func TestLinkRateLimits(t *testing.T) {
 		t.Fatal(a.status)
 	}
 	w.undecided()
-	w.clock.advance(time.Minute)
-	w = newWorld(t)
-	for range ipBurst {
-		w.open("/a/unknown-link-token-aaaaaaaaaaaaaaaaaaaaaaaaa")
+}
+
+// Somebody who guesses at a proxy's or an office's address doesn't close the door
+// for the others there.
+func TestGuessesAreLimitedByAddressAndLinksByThemselves(t *testing.T) {
+	w := newWorld(t)
+	const unknown = "/a/unknown-link-token-aaaaaaaaaaaaaaaaaaaaaaaaa"
+	for _, path := range []string{unknown, "/a/short"} {
+		for range ipBurst / 2 {
+			if a := w.open(path); a.status != 404 {
+				t.Fatal(a.status)
+			}
+		}
+	}
+	for _, path := range []string{unknown, "/a/short"} {
+		if a := w.open(path); a.status != 429 || a.header.Get("Retry-After") == "" {
+			t.Fatal(path, a.status)
+		}
+	}
+	for range viewBurst {
+		if a := w.open(linkPath); a.status != 200 {
+			t.Fatalf("a good link is closed by another's guesses: %d", a.status)
+		}
 	}
 	if a := w.open(linkPath); a.status != 429 {
-		t.Fatal(a.status)
+		t.Fatalf("a link is opened without end: %d", a.status)
 	}
-	w.clock.advance(10 * time.Second)
-	if a := w.open(linkPath); a.status != 200 {
-		t.Fatal(a.status)
+	w.clock.advance(time.Minute)
+	for _, path := range []string{linkPath, unknown} {
+		if a := w.open(path); a.status == 429 {
+			t.Fatal(path, "is still closed a minute later")
+		}
 	}
 }
