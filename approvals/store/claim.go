@@ -188,7 +188,8 @@ func (s *Store) sealResult(r *record, o approvals.Outcome) (sealed []byte, cause
 
 // Claims lists the claims that a ledger file holds and that are not settled:
 // executing, and unknown since the lease ended. A recovery settles them with
-// [Store.Finish] by the nonce that is only in the record.
+// [Store.Finish] by the nonce that is only in the record. A record that does not
+// open is left out and logged: it must not keep the others from being settled.
 func (s *Store) Claims(ctx context.Context, owner string) ([]approvals.Grant, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, unavailable("listing claims", err)
@@ -200,10 +201,13 @@ func (s *Store) Claims(ctx context.Context, owner string) ([]approvals.Grant, er
 	var out []approvals.Grant
 	for _, id := range ids {
 		r, _, err := s.read(ctx, id)
-		if errors.Is(err, approvals.NotFound) {
+		switch {
+		case errors.Is(err, approvals.NotFound):
 			continue
-		}
-		if err != nil {
+		case errors.Is(err, approvals.Forged):
+			s.opt.Log.Error("a claim can't be settled: its record does not verify", "approval", id, "error", err)
+			continue
+		case err != nil:
 			return out, fmt.Errorf("listing claims: %w", err)
 		}
 		if st := r.ticket.State; (st != approvals.Executing && st != approvals.Unknown) || r.fields["own"] != owner {
