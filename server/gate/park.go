@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -52,14 +53,22 @@ func (k *call) review(ctx context.Context) Answer {
 func digestOf(e action.Envelope) []byte { return e.Digest().Bytes() }
 
 // park sends the request until its reply is known, with one nonce: a lost reply
-// does not park twice.
+// does not park twice. The error is errUnclear where the call may be parked all the
+// same.
 func (k *call) park(ctx context.Context, p approvals.Park) (t approvals.Ticket, fresh bool, err error) {
+	clear := true
 	err = k.g.insist(ctx, func(ctx context.Context) error {
 		t, fresh, err = k.g.store.Park(ctx, p)
+		clear = clear && (err == nil || errors.Is(err, approvals.TooMany) || errors.Is(err, approvals.NotFound))
 		return err
 	})
+	if err != nil && !clear {
+		err = fmt.Errorf("%w: %w", errUnclear, err)
+	}
 	return t, fresh, err
 }
+
+var errUnclear = errors.New("it may be parked")
 
 // attach records that this call waits for an approval that another one parked.
 func (k *call) attach(ctx context.Context, id string) error {
@@ -173,7 +182,10 @@ func every(routes []approvals.Route, want string, of func(approvals.Route) strin
 }
 
 // notParked says why a call could not be parked. The decision is on the ledger
-// already, so what follows is written as the call's end.
+// already, so what follows is written as the call's end; but only where it is sure
+// that nothing waits. A park without a clear reply may be there, and be run for
+// whoever asks again: a "not run" of its operation would then be a lie, and
+// recovery would believe it.
 func (k *call) notParked(err error) Answer {
 	no := refusal{code: codeInternal, reason: "store_unavailable", message: sayNoStore}
 	if c, ok := approvals.AsConflict(err); ok {
@@ -188,6 +200,9 @@ func (k *call) notParked(err error) Answer {
 		}
 	}
 	k.g.log.Warn("a call could not be parked", "operation", k.op, "reason", no.reason, "error", err)
+	if errors.Is(err, errUnclear) {
+		return no.answer()
+	}
 	if err := k.g.writeLate(k.result(outcome{status: statusNotRun, errorType: no.reason})); err != nil {
 		return k.noLedger(err)
 	}

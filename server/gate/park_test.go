@@ -3,6 +3,7 @@ package gate
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/countersign-mcp/countersign/approvals"
 	"github.com/countersign-mcp/countersign/approvals/action"
+	"github.com/countersign-mcp/countersign/approvals/ledger"
 )
 
 func TestCallsThatAreNotParked(t *testing.T) {
@@ -46,7 +48,7 @@ func TestCallsThatAreNotParked(t *testing.T) {
 			}
 			ops := b.ops()
 			told := b.told(ops[0])
-			if last := told[len(told)-1]; last != "decision:deny" && last != "result:not_run" {
+			if last := told[len(told)-1]; last != "decision:deny" && last != "decision:review" {
 				t.Errorf("the ledger says %v", told)
 			}
 		})
@@ -162,5 +164,47 @@ func TestNobodyToTellFindsWhatIsParked(t *testing.T) {
 	}
 	if n := len(b.dir.Calls()); n != 1 {
 		t.Errorf("it ran %d times", n)
+	}
+}
+
+// A call whose park has no clear reply may be parked all the same, and then run
+// for whoever asks again. What the ledger said of the first answer must not make a
+// run of which nobody knows the end into one that never was.
+func TestUnclearParkSaysNothingOfTheRun(t *testing.T) {
+	b := newBench(t)
+	b.calls.on("Park", func(real func() error) error {
+		if err := real(); err != nil {
+			return err
+		}
+		return errLostReply
+	})
+	wantRefusal(t, b.do(ana, "cancel_order", `{"order":"1"}`), codeInternal, "store_unavailable")
+	tk := b.pendingN(1)[0]
+	if told := b.told(tk.ID); slices.Contains(told, "result:not_run") {
+		t.Errorf("the ledger says of a call that waits: %v", told)
+	}
+	b.vote(tk, "ben", approvals.Approve, "")
+	p, err := b.store.Load(t.Context(), tk.ID, ana)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// This process claims it, begins, and dies.
+	if _, err := b.store.Claim(t.Context(), tk.ID, p.Rev, p.Envelope.Digest(), "n"); err != nil {
+		t.Fatal(err)
+	}
+	r := b.claimRecord(ledger.ExecStart, p)
+	r.Approval = approvalOf(p.Ticket)
+	if _, err := b.book.Append(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.book.Ledger.(*ledger.Ledger).Close(); err != nil {
+		t.Fatal(err)
+	}
+	next := b.replica()
+	if err := next.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := next.ticket(tk.ID); got.State != approvals.Unknown {
+		t.Errorf("a call that may have run is %s (%s)", got.State, got.Cause)
 	}
 }
