@@ -177,6 +177,10 @@ func (s *Server) adminDecide(c echo.Context) error {
 	if !ok || !ok2 || !ok3 {
 		return problem(http.StatusUnprocessableEntity, "malformed", `decision is "approve" or "deny"; reason and digest are strings`)
 	}
+	if verdict == approvals.Approve && digest == "" {
+		// A yes is for the call that was read; a no needs no reading.
+		return problem(http.StatusUnprocessableEntity, "malformed", "an approval needs the digest of what was shown")
+	}
 	ctx, cancel := adminContext(c)
 	defer cancel()
 	t, err := s.adminTicket(ctx, c)
@@ -233,7 +237,9 @@ func (s *Server) adminRevoke(c echo.Context) error {
 	return answerJSON(c, wire(after))
 }
 
-// adminResolve says what became of a call whose outcome is not known.
+// adminResolve says what became of a call whose outcome is not known. Whoever is
+// on the route may: it is a statement of fact and no approval, so also somebody
+// who may only deny.
 func (s *Server) adminResolve(c echo.Context) error {
 	m, err := adminBody(c, "ran", "note")
 	if err != nil {
@@ -251,7 +257,16 @@ func (s *Server) adminResolve(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	after, err := s.cfg.Desk.Resolve(ctx, t.ID, ran == "true", c.Get(personKey).(string), note)
+	person := c.Get(personKey).(string)
+	groups, err := s.votersGroups(ctx, approvals.Vote{Person: person, Verdict: approvals.Deny}, t)
+	if err != nil {
+		return err
+	}
+	if st := standing(t, person, groups, s.now()); !st.MayDeny {
+		s.refuse(ctx, approvals.Vote{ID: t.ID, Person: person, Source: "admin", Nonce: voteNonce("resolve", t.ID, requestIDOf(c))}, st.Why)
+		return conflictProblem(st.Why, t)
+	}
+	after, err := s.cfg.Desk.Resolve(ctx, t.ID, ran == "true", person, note)
 	if err != nil {
 		return s.voteProblem(err, after)
 	}

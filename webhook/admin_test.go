@@ -89,12 +89,12 @@ func TestAdminDecides(t *testing.T) {
 	if v := w.desk.votes[0]; v.Reason != "checked" || v.Link || v.Bound != "k1.bound" {
 		t.Fatalf("%+v", v)
 	}
-	if _, err = w.client(adminToken).Decide(t.Context(), theID, approvals.Approve, "", ""); !errors.Is(err, approvals.AlreadyDecided) {
+	if _, err = w.client(adminToken).Decide(t.Context(), theID, approvals.Approve, "", "k1.bound"); !errors.Is(err, approvals.AlreadyDecided) {
 		t.Fatal(err)
 	}
 	// Another operator's token is another person, under the same rules.
 	w = newWorld(t)
-	if _, err = w.client(otherToken).Decide(t.Context(), theID, approvals.Approve, "", ""); !errors.Is(err, approvals.NotEligible) {
+	if _, err = w.client(otherToken).Decide(t.Context(), theID, approvals.Approve, "", "k1.bound"); !errors.Is(err, approvals.NotEligible) {
 		t.Fatal(err)
 	}
 	if _, err = w.client(adminToken).Decide(t.Context(), theID, approvals.Deny, "", "k1.other"); !errors.Is(err, approvals.WrongDigest) {
@@ -117,7 +117,7 @@ func TestAdminBodies(t *testing.T) {
 	}
 	for _, body := range []string{``, `null`, `[]`, `{}`, `{"decision":"yes"}`, `{"decision":true}`, `{"decision":"approve","decision":"deny"}`,
 		`{"decision":"approve","extra":1}`, `{"Decision":"approve"}`, `{"decision":"approve","reason":1}`, `{"decision":"approve"} ` + "x",
-		`{"decision":"approve","digest":null}`} {
+		`{"decision":"approve","digest":null}`, `{"decision":"approve"}`, `{"decision":"approve","digest":""}`} {
 		post("/decision", body, 422)
 	}
 	post("/decision?x=1", `{"decision":"approve"}`, 400)
@@ -174,6 +174,26 @@ func TestAdminResolves(t *testing.T) {
 		if _, err = w.client(adminToken).Resolve(t.Context(), theID, ran, "again"); !errors.Is(err, approvals.AlreadyDecided) {
 			t.Fatal(err)
 		}
+	}
+}
+
+func TestOnlyTheRouteResolves(t *testing.T) {
+	unknown := func(t *approvals.Ticket) { t.State = approvals.Unknown }
+	w := newWorld(t)
+	w.desk.set(unknown)
+	_, err := w.client(otherToken).Resolve(t.Context(), theID, true, "I say so")
+	var p *Problem
+	if !errors.Is(err, approvals.NotEligible) || !errors.As(err, &p) || p.Status != 403 {
+		t.Fatal(err)
+	}
+	w.wantRefused(approvals.NotEligible)
+	if got := w.desk.ticket().State; got != approvals.Unknown {
+		t.Fatal("settled all the same: ", got)
+	}
+	// The requester can't approve, and may say what happened.
+	w.desk.set(func(t *approvals.Ticket) { t.Requirements[0].Excluded = []string{"ana"} })
+	if a, err := w.client(adminToken).Resolve(t.Context(), theID, false, "the shop has no such cancellation"); err != nil || a.State != approvals.NotRun {
+		t.Fatal(a.State, err)
 	}
 }
 
