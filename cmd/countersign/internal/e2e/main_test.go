@@ -3,10 +3,13 @@ package e2e
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -23,6 +26,13 @@ var (
 
 func TestMain(m *testing.M) {
 	testservers.Main() // a child that is an upstream never returns
+	flag.Parse()
+	// These tests wait for processes, leases and clocks more than they compute.
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0)))
+	}
 	os.Exit(withParts(m))
 }
 

@@ -40,7 +40,7 @@ func TestStoppedBeforeTheSend(t *testing.T) {
 	for _, point := range beforeTheSend {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, rigOptions{Hold: time.Minute})
+			r := newRig(t, rigOptions{Hold: time.Minute, Lease: 2 * time.Second})
 			a, b, card, got := r.stopAt(point)
 			r.settled(card, "It is not known whether it ran") // by b, at the end of the lease
 			b.stands("unknown", "owner_lost")
@@ -62,10 +62,10 @@ func TestStoppedBeforeTheSend(t *testing.T) {
 // has been agreed to and has run. The first process must not run it a second
 // time.
 func TestStoppedAndResolved(t *testing.T) {
-	for _, point := range beforeTheSend {
+	for _, point := range []string{"exec_start.after", "forward.before"} {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, rigOptions{Hold: time.Minute})
+			r := newRig(t, rigOptions{Hold: time.Minute, Lease: 2 * time.Second})
 			a, b, card, got := r.stopAt(point)
 			r.settled(card, "It is not known whether it ran")
 			id := b.stands("unknown", "owner_lost")
@@ -90,7 +90,7 @@ func TestStoppedForHalfALease(t *testing.T) {
 	for _, point := range []string{"renew.after", "forward.before"} {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
-			const lease = 8 * time.Second
+			const lease = 6 * time.Second
 			r := newRig(t, rigOptions{Hold: time.Minute, Lease: lease})
 			a, b, card, got := r.stopAt(point)
 			b.stands("executing", "")
@@ -113,7 +113,7 @@ func TestStoppedAfterTheAnswer(t *testing.T) {
 	for _, point := range []string{"forward.after", "result.after"} {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, rigOptions{Hold: time.Minute})
+			r := newRig(t, rigOptions{Hold: time.Minute, Lease: 2 * time.Second})
 			a, b, card, got := r.stopAt(point)
 			r.settled(card, "It is not known whether it ran")
 			if res := b.again(testservers.Do{N: 1}); res.Approval().Status != "unknown" {
