@@ -85,7 +85,7 @@ func TestALeaseThatEnds(t *testing.T) {
 	}
 	p.at(start.Add(60*time.Second - 2*time.Millisecond))
 	sweep(0)
-	p.at(start.Add(60 * time.Second))
+	p.at(start.Add(60*time.Second - time.Millisecond)) // 30 s after the renewal
 	sweep(1)
 	got := p.ticket(t, tk.ID)
 	if got.State != approvals.Unknown || got.Cause != approvals.CauseOwnerLost {
@@ -202,4 +202,20 @@ func TestEndedRecordsAreForgotten(t *testing.T) {
 			t.Errorf("%s is left", key)
 		}
 	}
+}
+
+func TestEndingWhatTheClockHasEnded(t *testing.T) {
+	p := onMini(t)
+	p.at(time.UnixMilli(time.Now().UnixMilli()))
+	waits, yes := request(`1`), request(`2`)
+	pending := p.park(t, waits)
+	tk := p.approved(t, yes)
+	p.at(pending.Deadline)
+	got, err := p.End(t.Context(), pending.ID, approvals.Withdrawn, "", "ana@acme.test", "")
+	want(t, err, approvals.IsExpired)
+	wantState(t, got, approvals.Expired)
+	p.at(tk.ClaimBy)
+	got, err = p.End(t.Context(), tk.ID, approvals.Revoked, "", "ben", "")
+	want(t, err, approvals.IsLapsed)
+	wantState(t, got, approvals.Lapsed)
 }

@@ -237,3 +237,21 @@ func TestARestoredRecordIsALimit(t *testing.T) {
 		}
 	})
 }
+
+// Two calls parked in the same millisecond have equal requirements: a vote still
+// belongs to the one it was given for.
+func TestAVoteBelongsToItsCall(t *testing.T) {
+	p := onMini(t)
+	p.at(time.UnixMilli(time.Now().UnixMilli()))
+	yes, no := request(`"yes"`), request(`"no"`)
+	tk := p.approved(t, yes)
+	other := p.park(t, no)
+	if !other.Deadline.Equal(tk.Deadline) {
+		t.Fatal("the requirements differ")
+	}
+	was := p.raw.HGetAll(t.Context(), p.k.record(tk.ID)).Val()
+	p.set(t, other.ID, "st", "approved", "cb", was["cb"], "v:1:ben", was["v:1:ben"])
+	_, err := p.Claim(t.Context(), other.ID, other.Rev, no.Envelope.Digest(), "n")
+	want(t, err, approvals.Forged)
+	want(t, p.Recount(p.load(t, other.ID)), approvals.Forged)
+}

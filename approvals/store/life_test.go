@@ -63,6 +63,9 @@ func TestAWholeLife(t *testing.T) {
 		if held, _ := p.Claims(ctx, "file-a"); len(held) != 0 {
 			t.Fatal("a settled claim is still held")
 		}
+		if p.raw.Exists(ctx, p.k.ownedBy("file-a")).Val() != 0 {
+			t.Fatal("a settled claim is still on its owner's list")
+		}
 		evs := p.events(t)
 		if d := cmp.Diff([]string{"requested", "vote", "approved", "executing", "succeeded"}, kinds(evs)); d != "" {
 			t.Fatal(d)

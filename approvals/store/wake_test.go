@@ -209,3 +209,23 @@ func TestOneReaderAProcess(t *testing.T) {
 		t.Fatalf("a second Run: %v", err)
 	}
 }
+
+// While the subscription was away a hint was lost. The new subscription is the
+// sign to read again, long before the slow look at everything.
+func TestANewSubscriptionReadsAgain(t *testing.T) {
+	srv := redistest.Start(t)
+	p := own(t, srv)
+	waiter := p.another(t)
+	running(t, waiter)
+	tk := p.park(t, request(`1`))
+	out := waiting(t, waiter, tk.ID, tk.Rev)
+	p.set(t, tk.ID, "rev", tk.Rev+1) // a change without its hint
+	began := time.Now()
+	if err := p.raw.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err(); err != nil {
+		t.Fatal(err)
+	}
+	<-out
+	if took := time.Since(began); took > 4*time.Second {
+		t.Fatalf("woken after %v", took)
+	}
+}
