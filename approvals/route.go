@@ -55,6 +55,13 @@ type Memberships struct {
 	AsOf   time.Time // when this was true; older than MembershipAge counts for nothing
 }
 
+// Apart is the time between two readings of this machine's clock: by the wall clock
+// or by the monotonic one, whichever says more. The one may be set, and the other
+// does not count the time that the machine was suspended.
+func Apart(a, b time.Time) time.Duration {
+	return max(b.Sub(a).Abs(), b.Round(0).Sub(a.Round(0)).Abs())
+}
+
 // Standing is what a person may do under a requirement.
 type Standing struct {
 	MayApprove, MayDeny bool
@@ -78,7 +85,7 @@ func onRoute(req Requirement, person string, m Memberships, now time.Time) bool 
 	if slices.Contains(req.Approvers, person) {
 		return true
 	}
-	if age := now.Sub(m.AsOf); age > MembershipAge || age < -MembershipAge {
+	if Apart(m.AsOf, now) > MembershipAge {
 		return false
 	}
 	return slices.ContainsFunc(m.Groups, func(g string) bool { return slices.Contains(req.Approvers, g) })

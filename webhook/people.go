@@ -14,7 +14,7 @@ import (
 // always as of now.
 func merge(roster *approvals.Roster, person string, seen approvals.Memberships, now time.Time) approvals.Memberships {
 	static := roster.Groups(person)
-	if len(seen.Groups) == 0 || now.Sub(seen.AsOf).Abs() > approvals.MembershipAge {
+	if len(seen.Groups) == 0 || approvals.Apart(seen.AsOf, now) > approvals.MembershipAge {
 		return approvals.Memberships{Groups: static, AsOf: now}
 	}
 	all := slices.Concat(static, seen.Groups, roster.Through(seen.Groups))

@@ -191,7 +191,7 @@ func (c *cache[V]) get(ctx context.Context, now func() time.Time, key string, as
 	c.mu.Lock()
 	e, ok := c.known[key]
 	c.mu.Unlock()
-	if age := now().Sub(e.asOf); ok && age >= 0 && age < remember {
+	if t := now(); ok && !t.Before(e.asOf) && approvals.Apart(e.asOf, t) < remember {
 		return e.value, e.asOf, nil
 	}
 	// The question is everybody's: one who gives up must not end it for the rest.
