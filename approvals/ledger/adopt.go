@@ -102,19 +102,16 @@ func (d *Dead) Load() error {
 	return d.err
 }
 
-// note keeps what is said of approved calls. A file may hold a million others, and
-// none of them was claimed. A start always stands before its result.
 func (d *Dead) note(line []byte) {
-	op := pick(line, operationKey)
 	switch {
-	case bytes.Contains(line, startMark) && bytes.Contains(line, approvalMark):
-		d.started[op] = true
-	case bytes.Contains(line, resultMark) && d.started[op]:
-		d.results[op] = pick(line, statusKey)
+	case bytes.Contains(line, startMark):
+		d.started[pick(line, operationKey)] = true
+	case bytes.Contains(line, resultMark):
+		d.results[pick(line, operationKey)] = pick(line, statusKey)
 	}
 }
 
-// Started tells whether the approved call's exec_start is in these files. When they
+// Started tells whether the operation's exec_start is in these files. When they
 // can't be read it is true: better an unknown outcome than a call taken for one
 // that never ran.
 func (d *Dead) Started(id string) bool {
@@ -124,7 +121,7 @@ func (d *Dead) Started(id string) bool {
 	return d.started[id]
 }
 
-// Result is the status that the approved call's result record carries.
+// Result is the status that the operation's result record carries.
 func (d *Dead) Result(id string) (status string, ok bool) {
 	if d.Load() != nil {
 		return "", false

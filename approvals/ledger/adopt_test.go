@@ -14,7 +14,6 @@ func TestDeadTellsHowFarItCame(t *testing.T) {
 		Record{Event: Decision, OperationID: "judged", Outcome: Review},
 		start("open"),
 		start("done"), Record{Event: Result, OperationID: "done", Status: StatusToolError},
-		Record{Event: ExecStart, OperationID: "allowed"}, Record{Event: Result, OperationID: "allowed", Status: StatusOK},
 	)
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
@@ -36,8 +35,6 @@ func TestDeadTellsHowFarItCame(t *testing.T) {
 		"open":   {true, ""},
 		"done":   {true, StatusToolError},
 		"never":  {false, ""},
-		// Calls that nobody claimed are not kept: there may be a great many.
-		"allowed": {false, ""},
 	} {
 		status, ok := d.Result(id)
 		if d.Started(id) != want.started || status != want.status || ok != (want.status != "") {

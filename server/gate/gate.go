@@ -101,6 +101,7 @@ type Gate struct {
 	gates    gates
 	lists    singleflight.Group
 	listings sync.Map // Upstream → *catalogue, the last one
+	settled  sync.Map // approval id → true: its dead owner's ledger says that nobody can know
 
 	life context.Context // ends with Close; background work lives by it
 	stop context.CancelFunc

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/countersign-mcp/countersign/approvals"
 	"github.com/countersign-mcp/countersign/approvals/ledger"
@@ -30,8 +31,17 @@ func (g *Gate) Recover(ctx context.Context) error {
 
 func (g *Gate) settle(ctx context.Context, d *ledger.Dead) error {
 	grants, err := g.store.Claims(ctx, d.ID)
-	if err != nil || len(grants) == 0 {
+	if err != nil {
 		return err
+	}
+	// An unknown outcome waits for a person, and Recover comes again and again. A
+	// dead process's ledger says the same each time, and may be long.
+	grants = slices.DeleteFunc(grants, func(c approvals.Grant) bool {
+		_, told := g.settled.Load(c.ID)
+		return told && c.Ticket.State == approvals.Unknown
+	})
+	if len(grants) == 0 {
+		return nil
 	}
 	if err := d.Load(); err != nil {
 		return err
@@ -46,6 +56,7 @@ func (g *Gate) settle(ctx context.Context, d *ledger.Dead) error {
 func (g *Gate) settleOne(ctx context.Context, d *ledger.Dead, grant approvals.Grant) error {
 	end, status := verdictOf(d, grant.ID)
 	if end.State == approvals.Unknown && grant.Ticket.State == approvals.Unknown {
+		g.settled.Store(grant.ID, true)
 		return nil // settled before, and it waits for a person
 	}
 	r := ledger.Record{

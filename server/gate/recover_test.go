@@ -78,6 +78,24 @@ func TestRecoverSettlesTheClaimsOfTheDead(t *testing.T) {
 			t.Errorf("%s %s, want %s %s", got.State, got.Cause, w.state, w.cause)
 		}
 	}
+	// What nobody can know is not looked for again: not even in a file that tells
+	// nothing any more.
+	adopt := b.adopt
+	b.adopt = func() ([]*ledger.Dead, error) {
+		list, err := adopt()
+		for _, d := range list {
+			d.Release()
+		}
+		return list, err
+	}
+	if err := b.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for id, w := range tickets {
+		if got := b.ticket(id); got.State != w.state {
+			t.Errorf("read again: %s, want %s", got.State, w.state)
+		}
+	}
 	n := map[string]int{}
 	for _, r := range b.records() {
 		if r.Event == ledger.Recovered && r.OperationID != "" {
