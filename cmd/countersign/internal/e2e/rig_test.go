@@ -72,6 +72,9 @@ type rigOptions struct {
 	Policy   string            // instead of the policy below
 	Upstream map[string]string // more environment for the upstream
 	Beside   string            // more upstreams, in flow style, each after a comma
+
+	// Edit changes a gate's whole configuration last, where the above can't.
+	Edit func(config string) string
 }
 
 func newRig(t testing.TB, o rigOptions) *rig {
@@ -146,7 +149,11 @@ func hash(token string) string {
 // their name only.
 func (r *rig) config(name string) string {
 	claim, exec := or(r.o.ClaimTTL, time.Hour), or(r.o.Exec, time.Minute)
-	return r.write(name+".yaml", fmt.Sprintf(`
+	edit := r.o.Edit
+	if edit == nil {
+		edit = func(config string) string { return config }
+	}
+	return r.write(name+".yaml", edit(fmt.Sprintf(`
 data_dir: %s
 policy: policy.yaml
 redis: {url: %s, namespace: %s}
@@ -178,7 +185,7 @@ tickets: {desk: {inbound: {scheme: standard-webhooks, secrets: [%s]}}}
 		or(r.o.Hold, 20*time.Second), hash(anaToken), hash(botToken), r.o.Tokens, hash(olgaAdmin),
 		claim, exec, or(r.o.Lease, 3*time.Second), quoted(r.upstream.Command()), quoted(r.env()), r.o.Beside,
 		quoted(r.slack.BotToken), quoted(r.slack.SigningSecret()), quoted(r.slack.URL()),
-		anaSlack, olgaSlack, oskarSlack, r.o.People, deskSecret, r.o.Config))
+		anaSlack, olgaSlack, oskarSlack, r.o.People, deskSecret, r.o.Config)))
 }
 
 func (r *rig) env() map[string]string {
