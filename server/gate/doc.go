@@ -67,6 +67,7 @@
 //
 // A caller waits at most for its hold, which bounds the wait and the run
 // together. Its leaving ends the wait and nothing else, unless the route says
-// that it withdraws the request. All callers of an approval in one process share
+// that it withdraws the request. A stop of the process ends waits too, and is
+// nobody's leaving ([ErrStopping]). All callers of an approval in one process share
 // one run; the first gets the answer as it came, the others get it marked.
 package gate
