@@ -274,3 +274,54 @@ func TestTornTailIsToldOnce(t *testing.T) {
 	again := mustOpen(t, dir, create)
 	verifyOK(t, again.Path(), 1)
 }
+
+// A file that was taken away keeps nothing, though it can still be written: such a
+// record counts as not written, and the next one goes to a file that is there.
+func TestDeletedFileKeepsNothing(t *testing.T) {
+	for name, take := range map[string]func(path string) error{
+		"deleted": os.Remove,
+		"moved":   func(path string) error { return os.Rename(path, path+".old") },
+		"replaced": func(path string) error {
+			return errors.Join(os.Rename(path, path+".old"), os.WriteFile(path, nil, 0o600))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			l := mustOpen(t, dir, create)
+			mustAppend(t, l, start("a"))
+			gone := l.Path()
+			if err := take(gone); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := l.Append(t.Context(), start("b")); !errors.Is(err, ErrUnwritable) {
+				t.Fatalf("a record in a %s file: %v", name, err)
+			}
+			pos := mustAppend(t, l, start("c"))
+			if pos.File == filepath.Base(gone) {
+				t.Error("the next record went there, too")
+			}
+			if rep, err := ReadFile(filepath.Join(dir, pos.File), nil); err != nil || rep.Kind != OK {
+				t.Errorf("%+v, %v", rep, err)
+			}
+		})
+	}
+}
+
+// Without its directory a ledger takes nothing.
+func TestDeletedDirectoryKeepsNothing(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "ledger")
+	l := mustOpen(t, dir, create)
+	mustAppend(t, l, start("a"))
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := l.Append(t.Context(), start("b")); !errors.Is(err, ErrUnwritable) {
+			t.Fatalf("a record without a directory: %v", err)
+		}
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	mustAppend(t, l, start("c"))
+}

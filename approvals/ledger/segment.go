@@ -35,9 +35,27 @@ type segment struct {
 }
 
 // file is the sink on a real disk.
-type file struct{ *os.File }
+type file struct {
+	*os.File
+	path string
+	self fs.FileInfo // the file that path named when it was made
+}
 
-func (f file) Sync() error { return syncData(f.File) }
+// Sync makes what was written durable, under its name: a file that was deleted, or
+// whose directory was, takes every byte without complaint and keeps none.
+func (f file) Sync() error {
+	if err := syncData(f.File); err != nil {
+		return err
+	}
+	now, err := os.Lstat(f.path)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the file is gone from its directory: %w", err)
+	case !os.SameFile(now, f.self):
+		return errors.New("another file has taken its name")
+	}
+	return nil
+}
 
 // create makes path for appending only, mode 0600, locks it and makes its
 // directory entry durable. The file gets its name when it is locked already:
@@ -51,7 +69,11 @@ func create(path string) (sink, error) {
 	if err := settle(f, path); err != nil {
 		return nil, errors.Join(err, f.Close(), os.Remove(unnamed))
 	}
-	return file{f}, nil
+	self, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(err, f.Close(), os.Remove(path))
+	}
+	return file{File: f, path: path, self: self}, nil
 }
 
 func settle(f *os.File, path string) error {
