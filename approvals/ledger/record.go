@@ -110,7 +110,8 @@ type Record struct {
 	EventSeq uint64 `json:"event_seq"`
 
 	// About another file (opened, recovered, head, checkpoint): its name, its
-	// whole records, its last hash, and the bytes after its last newline.
+	// whole records, its last hash, and the bytes after its last newline. In a
+	// malformed summary, Records is how many messages it stands for.
 	File      string `json:"file"`
 	Records   uint64 `json:"records"`
 	HeadHash  string `json:"head"`

@@ -64,6 +64,7 @@ type Daemon struct {
 	upstreams map[string]*upstream.Upstream
 	gate      *gate.Gate
 	edge      *server.Server
+	refusals  *refusals
 	slack     *slack.Slack // nil without Slack
 	teller    *notifier.Dispatcher
 	hooks     *webhook.Server
@@ -155,6 +156,7 @@ func (d *Daemon) loopsToRun() map[string]func(context.Context) error {
 		"ledger":    d.newClerk().run,
 		"runner":    d.runApproved,
 		"heads":     d.tellHeads,
+		"refusals":  d.refusals.run,
 	}
 	if d.tells() {
 		loops["notifier"] = d.teller.Run

@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/countersign-mcp/countersign/approvals"
-	"github.com/countersign-mcp/countersign/approvals/ledger"
 	"github.com/countersign-mcp/countersign/approvals/store"
-	"github.com/countersign-mcp/countersign/server"
 )
 
 const (
@@ -66,17 +63,6 @@ func (d *Daemon) wake(ctx context.Context) error {
 		})
 	}
 	return nil
-}
-
-// malformed puts a message that could not be read on the ledger.
-func (d *Daemon) malformed(ctx context.Context, m server.Malformed) {
-	r := ledger.Record{
-		Event: ledger.Malformed, Actor: ledger.Clean(m.Actor.ID), Auth: m.Actor.Auth, Server: ledger.Clean(m.Front),
-		Outcome: ledger.Deny, Reason: "malformed", ErrorType: strconv.Itoa(m.Code),
-	}
-	if _, err := d.ledger.Append(ctx, r); err != nil {
-		d.log.Warn("a malformed message is not on the ledger", "error", err)
-	}
 }
 
 // recover settles the calls that dead processes of this machine left open: at

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -231,10 +232,11 @@ func (d *Daemon) openEdge() error {
 	if err != nil {
 		return err
 	}
+	d.refusals = newRefusals(d.ledger, d.log)
 	edge, err := server.New(server.Config{
 		Gate: d.gate, Auth: tokens, Log: d.log, Path: d.cfg.MCP.Path, Version: d.opt.Version,
 		AllowedHosts: d.cfg.MCP.AllowedHosts, AllowedOrigins: d.cfg.MCP.AllowedOrigins, SessionIdle: d.cfg.MCP.SessionIdle,
-		MaxPerActor: d.cfg.MCP.MaxInFlight, Malformed: d.malformed,
+		MaxPerActor: d.cfg.MCP.MaxInFlight, Malformed: d.refusals.take,
 	})
 	if err != nil {
 		return err
@@ -243,6 +245,7 @@ func (d *Daemon) openEdge() error {
 	if d.listeners[listenMCP] != nil {
 		d.serve(listenMCP, &http.Server{
 			Handler: edge.Handler(), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+			ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelWarn),
 		})
 	}
 	d.onStop("the MCP edge", edge.Close)
@@ -304,12 +307,13 @@ func (d *Daemon) openHooks() error {
 	if !d.tells() {
 		return nil
 	}
+	counts := newMetrics(d.opt.Version)
 	cfg := webhook.Config{
 		Decider: d.store, Adopter: d.store, Links: d.store, Ring: d.ring,
 		Roster:    func() *approvals.Roster { return d.roster },
 		Directory: configured{func() *approvals.Roster { return d.roster }},
 		Callbacks: map[string]webhook.Inbound{}, Desk: d.store, Health: func(context.Context) error { return nil }, Ready: d.ready,
-		PublicURL: d.publicURL(), Log: d.log,
+		PublicURL: d.publicURL(), Log: d.log, Metrics: counts.handler(), Observe: counts.observe,
 	}
 	if d.slack != nil {
 		var secrets []string
