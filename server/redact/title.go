@@ -49,12 +49,12 @@ func (d *drawing) summary(args json.RawMessage) string {
 		if len(parts) == summaryArgs {
 			return strings.Join(parts, ", ") + ", …"
 		}
-		parts = append(parts, cut(name, summaryValue)+": "+d.short(name, v, summaryValue, pair))
+		parts = append(parts, wording(name, summaryValue)+": "+d.short(name, v, summaryValue, pair))
 	}
 	return strings.Join(parts, ", ")
 }
 
-// short is one argument on one line: a string's own characters, anything else as
+// short is one argument on one line: a string as its words, anything else as
 // compact JSON with its secrets masked. pair says that the arguments are the name
 // of a secret and its value.
 func (d *drawing) short(name string, v json.RawMessage, most int, pair bool) string {
@@ -63,7 +63,7 @@ func (d *drawing) short(name string, v json.RawMessage, most int, pair bool) str
 		return maskedMark
 	}
 	if s, ok := action.Text(v); ok {
-		return cut(s, most)
+		return wording(s, most)
 	}
 	inner := &drawing{names: d.names, pointers: d.pointers}
 	inner.value(v, at, 0)
@@ -87,20 +87,53 @@ func flat(pretty string) string {
 	return strings.Join(lines, " ")
 }
 
-// cut shows the first characters of s, at most that many runes, never a part of
-// a character's code.
-func cut(s string, most int) string {
+// wording shows a stranger's name or text: at most that many runes, never a part of
+// a character's code. What is more than one plain word stands in quotes: on a line
+// with our own text, a value such as "1 (test, no effect)" would read as if we
+// had said it.
+func wording(s string, most int) string {
+	if plain(s) {
+		return cut(s, most)
+	}
 	var w ink
 	var pieces []string
 	total := 0
 	for _, r := range s {
 		p := w.piece(r)
+		if r == '"' || r == '\\' {
+			p = escapes[r]
+		}
 		pieces = append(pieces, p)
 		if total += utf8.RuneCountInString(p); total > most {
 			break
 		}
 	}
-	return join(pieces, most)
+	shown := join(pieces, most)
+	if total > most { // the … is ours and stands outside
+		return `"` + strings.TrimSuffix(shown, "…") + `"…`
+	}
+	return `"` + shown + `"`
+}
+
+// plain tells whether s can be nothing but one word.
+func plain(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case strings.IndexByte("_.#@/:+-", c) >= 0:
+		default:
+			return false
+		}
+	}
+	return s != ""
+}
+
+// cut shows the beginning of one plain word.
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return s[:most-1] + "…"
 }
 
 // cutShown cuts what was already made visible.
