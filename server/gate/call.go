@@ -68,7 +68,9 @@ func (k *call) judge(ctx context.Context) *refusal {
 		return &refusal{code: codeInternal, reason: "stopping", message: sayStopping}
 	}
 	server, tool, ok := k.st.resolve(k.req.Front, k.req.Name)
-	if !ok {
+	// An upstream's tool of the gate's own name is in no list, so it is not there
+	// under a joined name either.
+	if !ok || tool == CollectTool && !k.g.set.NoCollect {
 		return ptr(noSuchTool("unknown_tool"))
 	}
 	k.c.Server, k.c.Tool = server, tool

@@ -178,7 +178,7 @@ func TestCollectIsOfferedOnlyWhereAPolicyCanReview(t *testing.T) {
 
 func TestSeveralUpstreamsBehindOneFront(t *testing.T) {
 	b := newBench(t)
-	otherDir := upstreamtest.NewDir(t, `[{"name":"echo"},{"name":"a__b"}]`)
+	otherDir := upstreamtest.NewDir(t, `[{"name":"echo"},{"name":"a__b"},{"name":"countersign_collect"}]`)
 	other, err := upstream.New(upstream.Config{Name: "notes", Command: otherDir.Command(), Env: otherDir.Env()}, b.log)
 	if err != nil {
 		t.Fatal(err)
@@ -201,8 +201,10 @@ func TestSeveralUpstreamsBehindOneFront(t *testing.T) {
 	r := req(ana, "notes__a__b", `{}`)
 	r.Front = ""
 	read(t, b.Call(t.Context(), r))
-	r.Name = "echo" // whose?
-	wantRefusal(t, b.Call(t.Context(), r), codeParams, "unknown_tool")
+	for _, name := range []string{"echo" /* whose? */, "notes__countersign_collect" /* is hidden */} {
+		r.Name = name
+		wantRefusal(t, b.Call(t.Context(), r), codeParams, "unknown_tool")
+	}
 	if diff := cmp.Diff([]string{"a__b {}"}, otherDir.Calls()); diff != "" {
 		t.Error(diff)
 	}
