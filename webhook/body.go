@@ -12,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/countersign-mcp/countersign/approvals"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 )
@@ -127,7 +128,7 @@ func cleanReason(s string) string {
 		switch {
 		case unicode.IsSpace(r):
 			return ' '
-		case !unicode.IsPrint(r):
+		case approvals.Invisible(r):
 			return -1 // controls, and what turns or hides text
 		}
 		return r

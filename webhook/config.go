@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"time"
 
 	"github.com/countersign-mcp/countersign/approvals"
@@ -139,8 +138,6 @@ type Server struct {
 	linkLimit *limiter // of answers, by link
 }
 
-var sourceName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
-
 // New checks the configuration; an endpoint that could not verify anything is an
 // error, never an open door.
 func New(cfg Config) (*Server, error) {
@@ -218,8 +215,8 @@ func (s *Server) setSlack() error {
 }
 
 func (s *Server) setCallback(name string, in Inbound) error {
-	if !sourceName.MatchString(name) {
-		return fmt.Errorf("webhook: callback source %q: use a-z, 0-9, - and _", name)
+	if !approvals.IsSource(name) {
+		return fmt.Errorf("webhook: callback source %q: use a-z, 0-9 and -", name)
 	}
 	v, err := in.verifier()
 	if err != nil {

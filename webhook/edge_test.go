@@ -215,7 +215,8 @@ func TestServerHasLimits(t *testing.T) {
 func TestCleanReason(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "", "  a\n\tb  ": "a b", "x\u202ey\u200b": "xy", "\x1b[31mred": "[31mred", "\xff": "\uFFFD",
-		strings.Repeat("é", 501): strings.Repeat("é", 499) + "…", strings.Repeat("é", 500): strings.Repeat("é", 500),
+		"a\ufe0fb\u2800c\ufffcd\u3164e": "abcde",
+		strings.Repeat("é", 501):        strings.Repeat("é", 499) + "…", strings.Repeat("é", 500): strings.Repeat("é", 500),
 	} {
 		if got := cleanReason(in); got != want {
 			t.Errorf("%q: %q", in, got)

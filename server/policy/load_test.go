@@ -70,6 +70,7 @@ func TestLoadErrors(t *testing.T) {
 		{"allow_requester yes", head + "routes: {default: {approvers: [ana], allow_requester: yes}}\n", 2, "true or false"},
 		{"links", head + "routes: {default: {approvers: [ana], links: all}}\n", 2, "links"},
 		{"run", head + "routes: {default: {approvers: [ana], run: now}}\n", 2, "run"},
+		{"ticket's name", head + "routes: {default: {approvers: [ana], channels: [\"ticket:Service_Now\"]}}\n", 2, "channels"},
 		{"channel", head + "routes: {default: {approvers: [ana], channels: [\"#ops\"]}}\n", 2, "channels"},
 		{"route key misspelt", head + "routes: {default: {approvers: [ana], quorom: 2}}\n", 2, "quorom"},
 		{"arg rule misspelt", head + "tools: {desk/a: {tier: read, args: {x: {maxlen: 2}}}}\n", 2, "maxlen"},

@@ -26,7 +26,7 @@ var laterRoute = []string{"next_after", "remind", "escalate_to", "reasons", "acc
 var (
 	routeName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
 	approver  = regexp.MustCompile(`^(slack-group:S[A-Z0-9]+|(group:)?[A-Za-z0-9_.@+-]+)$`)
-	channel   = regexp.MustCompile(`^(slack:[CGD][A-Z0-9]+|(ticket|link):[A-Za-z0-9_.@+-]+)$`)
+	channel   = regexp.MustCompile(`^(slack:[CGD][A-Z0-9]+|ticket:` + approvals.SourcePattern + `|link:[A-Za-z0-9_.@+-]+)$`)
 )
 
 type routeTable struct {

@@ -122,6 +122,12 @@ func TestRefused(t *testing.T) {
 		"group of a stranger":  {"groups: {ops: [eve]}", "group ops lists eve"},
 		"two with one actor":   {"people: {a: {actors: [x]}, b: {actors: [x]}}", "actor x belongs to both"},
 		"person's unknown key": {"people: {a: {jira: x}}", "people.a.jira"},
+		"no Slack id":          {"people: {a: {slack: \"@ana\"}}", "people.a.slack"},
+		"a Slack bot's id":     {"people: {a: {slack: B0123}}", "people.a.slack"},
+		"a Slack id, small":    {"people: {a: {slack: u0123}}", "people.a.slack"},
+		"ticket's name":        {"tickets: {Desk: {inbound: {scheme: standard-webhooks, secrets: [aaaaaaaaaaaaaaaaaaaaaaaa]}}}", "tickets.Desk: a name"},
+		"ticket's name, _":     {"tickets: {a_b: {inbound: {scheme: standard-webhooks, secrets: [aaaaaaaaaaaaaaaaaaaaaaaa]}}}", "tickets.a_b: a name"},
+		"no place":             {"mcp: {max_in_flight: 0}", "mcp.max_in_flight"},
 		"ticket, no secret":    {"tickets: {desk: {inbound: {scheme: standard-webhooks}}}", "no callback can be trusted"},
 		"ticket scheme":        {"tickets: {desk: {inbound: {scheme: hmac, secrets: [aaaaaaaaaaaaaaaaaaaaaaaa]}}}", "is not in this release"},
 		"upstream name":        {"upstreams: {Orders: {command: [x]}}", "already defined"},
@@ -129,6 +135,35 @@ func TestRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := Parse([]byte(small(t, tt.yaml)), t.TempDir())
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want one that says %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// Somebody who puts a secret in the wrong place reads where, and not the secret.
+func TestSecretsAreNotRepeated(t *testing.T) {
+	t.Setenv("SECRET", "hunter2-`")
+	for name, tt := range map[string]struct{ yaml, want string }{
+		"a mapping":           {"slack: ${SECRET}", "line 5: here belongs a mapping"},
+		"a mapping, short":    {"slack: hunter2", "line 5: here belongs a mapping"},
+		"keys":                {"mcp: {auth: hunter2}", "line 5: here belongs a mapping"},
+		"a list":              {"slack: {signing_secrets: hunter2}", "line 5: here belongs a list"},
+		"a list of mappings":  {"admin: {tokens: [hunter2]}", "line 5: here belongs a mapping"},
+		"a map":               {"groups: hunter2", "line 5: here belongs a mapping"},
+		"a duration":          {"mcp: {hold: hunter2}", "line 5: here belongs a duration"},
+		"a number":            {"mcp: {max_in_flight: hunter2}", "line 5: here belongs a whole number"},
+		"a switch":            {"mcp: {collect_tool: hunter2}", "line 5: here belongs true or false"},
+		"a person's actors":   {"people: {a: {actors: hunter2}}", "line 5: here belongs a list"},
+		"a tag":               {"slack: !hunter2 x", "line 5"},
+		"a URL with user":     {`webhook: {public_url: "https://ana:hunter2@acme.test"}`, "webhook.public_url: is not a plain URL"},
+		"a URL that is none":  {`webhook: {public_url: "https://ana:hunter2@acme.test:x"}`, "webhook.public_url: is not a plain URL"},
+		"a URL with a query":  {`webhook: {public_url: "https://acme.test?token=hunter2"}`, "webhook.public_url: is not a plain URL"},
+		"Slack's URL, a user": {`slack: {bot_token: x, signing_secrets: [0123456789abcdef], api_url: "https://hunter2@acme.test"}`, "slack.api_url: is not a plain URL"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Parse([]byte(small(t, tt.yaml)), t.TempDir())
+			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hunter") {
 				t.Errorf("got %v, want one that says %q", err, tt.want)
 			}
 		})

@@ -88,7 +88,7 @@ func Parse(b []byte, dir string) (*Config, error) {
 			return nil, err
 		}
 		if err := root.Decode(&cfg); err != nil {
-			return nil, err
+			return nil, withoutValues(err)
 		}
 	}
 	if err := cfg.loadSecrets(); err != nil {

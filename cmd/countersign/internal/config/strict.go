@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"reflect"
@@ -117,3 +118,47 @@ var notYet = map[string]string{
 }
 
 func environment(name string) (string, bool) { return os.LookupEnv(name) }
+
+var (
+	wrongKind  = regexp.MustCompile(`(?s)^line (\d+): cannot unmarshal .* into (\S+)$`)
+	doubledKey = regexp.MustCompile(`^line \d+: mapping key "[^"]*" already defined at line \d+$`)
+	lineNumber = regexp.MustCompile(`^line \d+: `)
+)
+
+// withoutValues says what the decoder found without the value it found: that may
+// be a secret, written or expanded where something else belongs.
+func withoutValues(err error) error {
+	var kinds *yaml.TypeError
+	if !errors.As(err, &kinds) {
+		return err // one of ours
+	}
+	var out []error
+	for _, text := range kinds.Errors {
+		switch m := wrongKind.FindStringSubmatch(text); {
+		case m != nil:
+			out = append(out, fmt.Errorf("line %s: here belongs %s", m[1], kindOf(m[2])))
+		case doubledKey.MatchString(text):
+			out = append(out, errors.New(text))
+		default:
+			out = append(out, fmt.Errorf("%sthe value is of the wrong kind", lineNumber.FindString(text)))
+		}
+	}
+	return errors.Join(out...)
+}
+
+// kindOf is a Go type as a reader of the file knows it.
+func kindOf(goType string) string {
+	switch {
+	case strings.HasPrefix(goType, "[]"):
+		return "a list"
+	case strings.HasPrefix(goType, "map["), strings.Contains(goType, "config."):
+		return "a mapping, like {key: value}"
+	case goType == "time.Duration":
+		return "a duration, like 30s"
+	case goType == "int":
+		return "a whole number"
+	case goType == "bool":
+		return "true or false"
+	}
+	return "text"
+}

@@ -18,6 +18,7 @@ import (
 var (
 	hexDigest    = regexp.MustCompile(`^[0-9a-f]{64}$`)
 	upstreamName = regexp.MustCompile(`^[a-z0-9-]+$`)
+	slackUser    = regexp.MustCompile(`^[UW][A-Z0-9]+$`)
 	namespace    = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,64}$`)
 )
 
@@ -122,7 +123,8 @@ func checkURL(bad report, where, raw string) {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		bad("%s: %q is not a plain URL", where, raw)
+		// It is not repeated: what makes it no plain URL may be a password.
+		bad("%s: is not a plain URL, which has a host, and no user, query or fragment", where)
 	case u.Scheme == "https":
 	case u.Scheme == "http" && Loopback(u.Hostname()):
 	default:
@@ -184,6 +186,9 @@ func (c *Config) validateUpstreams(bad report) {
 
 func (c *Config) validatePeople(bad report) {
 	for id, p := range c.People {
+		if p.Slack != "" && !slackUser.MatchString(p.Slack) {
+			bad("people.%s.slack: %q is not a Slack user's id, which begins with U or W; it is under Copy member ID in the profile", id, p.Slack)
+		}
 		for name, line := range p.lines {
 			if _, ok := c.Tickets[name]; !ok {
 				bad("line %d: people.%s.%s: known are actors, slack and the names under tickets", line, id, name)
@@ -226,8 +231,8 @@ func (c *Config) validateTold(bad report) {
 		}
 	}
 	for name, t := range c.Tickets {
-		if !upstreamName.MatchString(name) || name == "actors" || name == "slack" {
-			bad("tickets.%s: a name may hold a-z, 0-9 and - only, and not be actors or slack", name)
+		if !approvals.IsSource(name) || name == "actors" || name == "slack" {
+			bad("tickets.%s: a name has up to 64 of a-z, 0-9 and -, begins with a letter or digit, and is not actors or slack", name)
 		}
 		if t.Inbound == nil {
 			bad("tickets.%s: has no inbound; outbound messages are not in this release", name)
