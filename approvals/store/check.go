@@ -57,6 +57,11 @@ func (s *Store) Check(ctx context.Context) error {
 		if err := s.checkServers(ctx); err != nil {
 			return unavailable("checking the server", err)
 		}
+		if !s.checked.Load() { // once: it writes
+			if err := s.checkRights(ctx); err != nil {
+				return unavailable("checking the account", err)
+			}
+		}
 	}
 	for stream, group := range map[string]string{s.k.outbox(): nudgeGroup, s.k.events(): eventGroup} {
 		if err := s.makeGroup(ctx, stream, group); err != nil {
