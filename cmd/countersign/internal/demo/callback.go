@@ -3,61 +3,33 @@ package demo
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/countersign-mcp/countersign/approvals"
+	"github.com/countersign-mcp/countersign/webhook"
 )
-
-// decision is the body of a callback.
-type decision struct {
-	Type      string       `json:"type"`
-	Timestamp string       `json:"timestamp"`
-	Data      decisionData `json:"data"`
-}
-
-type decisionData struct {
-	ApprovalID string `json:"approval_id"`
-	Decision   string `json:"decision"` // "approve" or "deny"
-	Digest     string `json:"digest"`   // as our message carried it
-	Actor      struct {
-		ID string `json:"id"` // the person's name at the sender
-	} `json:"actor"`
-	Reason string `json:"reason,omitempty"`
-}
 
 // decide is the body that says a person's answer to what a link is about.
 func decide(l Link, verdict, person, reason string) []byte {
-	d := decision{Type: "approval.decision", Timestamp: time.Now().UTC().Format(time.RFC3339)}
-	d.Data = decisionData{ApprovalID: l.Approval, Decision: verdict, Digest: l.Digest, Reason: reason}
-	d.Data.Actor.ID = person
-	b, err := json.Marshal(d)
-	if err != nil {
-		panic(err) // strings always encode
+	v, ok := approvals.ParseVerdict(verdict)
+	if !ok {
+		panic("demo: no verdict: " + verdict)
 	}
-	return b
+	d := webhook.Decision{ApprovalID: l.Approval, Verdict: v, Digest: l.Digest, Actor: person, Reason: reason}
+	return d.Body(time.Now())
 }
 
-// sign makes the headers of a Standard Webhooks request: HMAC-SHA-256 over
-// "id.timestamp.body" with the bytes behind "whsec_".
+// sign makes the headers of a signed callback.
 func sign(secret, id string, at time.Time, body []byte) (http.Header, error) {
-	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
+	h, err := webhook.SignStandard(secret, id, at, body)
 	if err != nil {
-		return nil, fmt.Errorf("the callback's secret: %w", err)
+		return nil, fmt.Errorf("signing a callback: %w", err)
 	}
-	ts := strconv.FormatInt(at.Unix(), 10)
-	m := hmac.New(sha256.New, key)
-	fmt.Fprintf(m, "%s.%s.%s", id, ts, body)
-	h := http.Header{"Content-Type": {"application/json"}}
-	h.Set("webhook-id", id)
-	h.Set("webhook-timestamp", ts)
-	h.Set("webhook-signature", "v1,"+base64.StdEncoding.EncodeToString(m.Sum(nil)))
+	h.Set("Content-Type", "application/json")
 	return h, nil
 }
 
