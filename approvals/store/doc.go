@@ -45,6 +45,7 @@
 //	{ns}:i:MAC    string  ID; finds the twin of a repeated call
 //	{ns}:due      zset    the next timer of every record
 //	{ns}:pend     zset    what is pending
+//	{ns}:torun    zset    what is approved and runs without being collected
 //	{ns}:all      zset    every record
 //	{ns}:ap:ACTOR set     what is pending of an actor
 //	{ns}:ah:ACTOR zset    what an actor parked in the last hour

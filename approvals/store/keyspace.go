@@ -20,6 +20,7 @@ func (k keyspace) head(nonce string) string  { return string(k) + "hd:" + nonce 
 
 func (k keyspace) due() string         { return string(k) + "due" }
 func (k keyspace) pending() string     { return string(k) + "pend" }
+func (k keyspace) toRun() string       { return string(k) + "torun" }
 func (k keyspace) all() string         { return string(k) + "all" }
 func (k keyspace) outbox() string      { return string(k) + "ob" }
 func (k keyspace) events() string      { return string(k) + "ev" }
@@ -32,6 +33,6 @@ func (k keyspace) wakeChannel() string { return string(k) + "wake" }
 func (k keyspace) moving(id, actor string, more ...string) []string {
 	return append([]string{
 		k.record(id), k.due(), k.outbox(), k.events(), k.eventCount(),
-		k.pending(), k.parkedBy(actor), k.envelope(id),
+		k.pending(), k.parkedBy(actor), k.envelope(id), k.toRun(),
 	}, more...)
 }

@@ -40,6 +40,20 @@ func (s *Store) List(ctx context.Context, states []approvals.State, limit int) (
 	return out, nil
 }
 
+// ToRun lists what is approved and is to run without being collected, the one
+// whose claim deadline is next first. It is a hint: whoever runs one judges its
+// sealed record, and finds out there when it is no longer so.
+func (s *Store) ToRun(ctx context.Context) ([]string, error) {
+	if err := s.ready(ctx); err != nil {
+		return nil, unavailable("looking for what is to run", err)
+	}
+	ids, err := s.rdb.ZRange(ctx, s.k.toRun(), 0, -1).Result() // no more than the cap of all
+	if err != nil {
+		return nil, unavailable("looking for what is to run", err)
+	}
+	return ids, nil
+}
+
 // readAll reads those of ids that are in one of the states.
 func (s *Store) readAll(ctx context.Context, ids []string, states []approvals.State, limit int) ([]approvals.Ticket, error) {
 	pipe := s.rdb.Pipeline()

@@ -100,6 +100,9 @@ func (m *model) park(t *rapid.T) {
 	args := rapid.SampledFrom([]string{"1", "2", "3"}).Draw(t, "args")
 	r := request(args, func(r *approvals.Park) {
 		r.Requirements[0].Quorum = quorum
+		if args != "1" {
+			r.Run = "on_approve"
+		}
 		r.Caps = approvals.Caps{Parked: 1e6, NewPerHour: 1e6, Total: 1e6}
 	})
 	wantFresh := true
@@ -279,7 +282,7 @@ func (m *model) pass(t *rapid.T) {
 // check compares everything.
 func (m *model) check(t *rapid.T) {
 	ctx := t.Context()
-	pending := map[string]bool{}
+	pending, toRun := map[string]bool{}, map[string]bool{}
 	for id, x := range m.things {
 		tk, err := m.p.Ticket(ctx, id)
 		if err != nil || tk.State != x.state {
@@ -296,17 +299,24 @@ func (m *model) check(t *rapid.T) {
 			pending[id] = true
 		}
 		if x.state == approvals.Approved {
+			if x.req.Run == "on_approve" {
+				toRun[id] = true
+			}
 			if err := m.p.recount(tk); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	for name, ids := range map[string][]string{
-		"pend": m.p.raw.ZRange(ctx, m.p.k.pending(), 0, -1).Val(),
-		"ap":   m.p.raw.SMembers(ctx, m.p.k.parkedBy("ana@acme.test")).Val(),
+	for name, c := range map[string]struct {
+		ids  []string
+		want map[string]bool
+	}{
+		"pend":  {m.p.raw.ZRange(ctx, m.p.k.pending(), 0, -1).Val(), pending},
+		"ap":    {m.p.raw.SMembers(ctx, m.p.k.parkedBy("ana@acme.test")).Val(), pending},
+		"torun": {m.p.raw.ZRange(ctx, m.p.k.toRun(), 0, -1).Val(), toRun},
 	} {
-		if len(ids) != len(pending) || slices.ContainsFunc(ids, func(id string) bool { return !pending[id] }) {
-			t.Fatalf("%s has %v, pending are %v", name, ids, pending)
+		if len(c.ids) != len(c.want) || slices.ContainsFunc(c.ids, func(id string) bool { return !c.want[id] }) {
+			t.Fatalf("%s has %v, the model %v", name, c.ids, c.want)
 		}
 	}
 }

@@ -134,7 +134,7 @@ func (s *Store) parkOnce(ctx context.Context, p approvals.Park, f fixed, macs []
 	args := []any{
 		f.ID, s.k.wakeChannel(), ms(s.opt.Retain), ms(s.opt.ResultTTL), now.UnixMilli(), f.Deadline, p.Nonce,
 		sealed, view, call, f.Bound, f.Shown, f.Actor, f.Server, f.Tool,
-		p.Caps.Parked, p.Caps.NewPerHour, p.Caps.Total, len(macs),
+		p.Caps.Parked, p.Caps.NewPerHour, p.Caps.Total, f.Run, len(macs),
 	}
 	for _, mac := range macs {
 		ks = append(ks, s.k.index(mac))

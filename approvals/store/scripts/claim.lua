@@ -1,5 +1,5 @@
 -- claim: the one way from approved to executing. One nonce wins.
--- KEYS  1-8 as in the prelude · 9 fence (claims of the namespace so far) · 10 own what this owner holds (set)
+-- KEYS  1-9 as in the prelude · 10 fence (claims of the namespace so far) · 11 own what this owner holds (set)
 -- ARGV  1-4 as in the prelude · 5 nonce · 6 owner · 7 lease ms · 8 rev that the client judged · 9 bound
 --       10 claim deadline ms, from the votes that verify
 -- Returns {ok, fence} also to the same nonce again · {moved, rev} · {late, state} · {due, ''} lapsed: tick it ·
@@ -7,7 +7,7 @@
 -- The branch of the same nonce writes before it says ok: WAIT counts from the
 -- last write of its own connection, and a retry on a fresh connection that
 -- wrote nothing would be told that all replicas have it.
-local bad = wrong({ 'hash', 'zset', 'stream', 'stream', 'string', 'zset', 'set', 'string', 'string', 'set' })
+local bad = wrong({ 'hash', 'zset', 'stream', 'stream', 'string', 'zset', 'set', 'string', 'zset', 'string', 'set' })
 if bad then return { 'broken', bad } end
 local t, st = now(), get('st')
 if st == '' then return { 'gone', '' } end
@@ -23,8 +23,8 @@ if t >= tonumber(ARGV[10]) then return { 'due', '' } end
 if get('b') ~= ARGV[9] then return { 'digest', '' } end
 if get('rev') ~= ARGV[8] then return { 'moved', get('rev') } end
 
-local fence = redis.call('INCR', KEYS[9])
-redis.call('SADD', KEYS[10], ARGV[1])
+local fence = redis.call('INCR', KEYS[10])
+redis.call('SADD', KEYS[11], ARGV[1])
 redis.call('HSET', KEYS[1], 'cn', ARGV[5], 'own', ARGV[6], 'fence', num(fence), 'lease', num(lease))
 move(t, 'executing', '', nil, '', lease, 0, false)
 return { 'ok', num(fence) }

@@ -1,7 +1,7 @@
 -- decide: one person's vote. Who may vote was judged by the client from the
 -- sealed record; the deadline and the quorums come from there too, so that
 -- nothing written into the hash can stretch or lower them.
--- KEYS  1-8 as in the prelude
+-- KEYS  1-9 as in the prelude
 -- ARGV  1-4 as in the prelude · 5 client's ms · 6 deadline ms · 7 claim deadline of this vote ms
 --       8 nonce · 9 person · 10 approve|deny · 11 bound · 12 ms that a denial is kept · 13 source
 --       14 sealed reason or '' · 15 n · then for each of n requirements: route, quorum, the vote to

@@ -1,5 +1,5 @@
 -- end: withdrawn, void or revoked: over without a run.
--- KEYS  1-8 as in the prelude
+-- KEYS  1-9 as in the prelude
 -- ARGV  1-4 as in the prelude · 5 to · 6 cause · 7 by · 8 sealed words or '' · 9 deadline ms of pending
 --       10 from: ",pending,approved," or ",approved,"
 -- Returns {ok, state} also when the same one has ended it so before · {late, state} · {due, ''} · {gone, ''} ·

@@ -8,6 +8,7 @@
 --   KEYS[6] pend  what is pending (zset: id, ms of its making)
 --   KEYS[7] ap    what is pending of this actor (set)
 --   KEYS[8] p     the sealed envelope
+--   KEYS[9] torun what is approved and runs by itself (zset: id, ms of its claim deadline)
 --   ARGV[1] id, ARGV[2] channel of the wake hints,
 --   ARGV[3] ms that an ended record is kept, ARGV[4] ms that its envelope is kept
 -- Rules: every read, type check and cap comes before the first write, since an
@@ -32,7 +33,7 @@ local function wrong(types)
   return false
 end
 
-local moving = { 'hash', 'zset', 'stream', 'stream', 'string', 'zset', 'set', 'string' }
+local moving = { 'hash', 'zset', 'stream', 'stream', 'string', 'zset', 'set', 'string', 'zset' }
 
 -- get reads one field; a missing one is ''.
 local function get(field) return redis.call('HGET', KEYS[1], field) or '' end
@@ -65,6 +66,11 @@ local function move(t, to, cause, by, source, next, keep, ended)
     redis.call('HSET', KEYS[1], 'ed', num(t))
     next = t + tonumber(ARGV[3])
     if redis.call('EXISTS', KEYS[8]) == 1 then redis.call('PEXPIRE', KEYS[8], ARGV[4]) end
+  end
+  if to == 'approved' and get('run') == 'on_approve' then
+    redis.call('ZADD', KEYS[9], num(next), ARGV[1])
+  else
+    redis.call('ZREM', KEYS[9], ARGV[1])
   end
   if next then
     redis.call('ZADD', KEYS[2], num(next), ARGV[1])

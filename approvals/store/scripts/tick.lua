@@ -1,17 +1,18 @@
 -- tick: do what a record's timer says, if its time has come. Anyone may call
 -- it, any number of times.
--- KEYS  1-8 as in the prelude · 9 v · 10 r · 11 rn · 12 all · 13 index key or the record's own · 14 own
+-- KEYS  1-9 as in the prelude · 10 v · 11 r · 12 rn · 13 all · 14 index key or the record's own · 15 own
 -- ARGV  1-4 as in the prelude · 5 the sealed deadline ms or '' · 6 ms that "expired" is given again
 -- Returns {expired|lapsed|unknown|forgotten|early|noop|gone, ''} · {broken, key}
-local bad = wrong({ 'hash', 'zset', 'stream', 'stream', 'string', 'zset', 'set', 'string', 'string', 'string',
-  'set', 'zset' })
+local bad = wrong({ 'hash', 'zset', 'stream', 'stream', 'string', 'zset', 'set', 'string', 'zset', 'string',
+  'string', 'set', 'zset' })
 if bad then return { 'broken', bad } end
 local t, st, id = now(), get('st'), ARGV[1]
 if st == '' then
   redis.call('ZREM', KEYS[2], id)
   redis.call('ZREM', KEYS[6], id)
   redis.call('SREM', KEYS[7], id)
-  redis.call('ZREM', KEYS[12], id)
+  redis.call('ZREM', KEYS[9], id)
+  redis.call('ZREM', KEYS[13], id)
   return { 'gone', '' }
 end
 if st == 'pending' then
@@ -57,11 +58,11 @@ if t < forget then
   redis.call('ZADD', KEYS[2], num(forget), id)
   return { 'early', '' }
 end
-if KEYS[13] ~= KEYS[1] and redis.call('GET', KEYS[13]) == id then redis.call('DEL', KEYS[13]) end
-redis.call('DEL', KEYS[1], KEYS[8], KEYS[9], KEYS[10], KEYS[11])
+if KEYS[14] ~= KEYS[1] and redis.call('GET', KEYS[14]) == id then redis.call('DEL', KEYS[14]) end
+redis.call('DEL', KEYS[1], KEYS[8], KEYS[10], KEYS[11], KEYS[12])
 redis.call('ZREM', KEYS[2], id)
 redis.call('ZREM', KEYS[6], id)
 redis.call('SREM', KEYS[7], id)
-redis.call('ZREM', KEYS[12], id)
-redis.call('SREM', KEYS[14], id)
+redis.call('ZREM', KEYS[13], id)
+redis.call('SREM', KEYS[15], id)
 return { 'forgotten', '' }

@@ -75,7 +75,7 @@ type Daemon struct {
 
 	storeSeen atomic.Bool // the store passed its checks
 	failed    chan error
-	running   chan struct{} // one for each run that no caller waits for
+	runner    *runner
 	loops     sync.WaitGroup
 	endLoops  context.CancelFunc
 	stopOnce  sync.Once
@@ -91,7 +91,7 @@ type cleanup struct {
 // New builds a daemon. On an error everything that was opened is closed again.
 func New(cfg *config.Config, opt Options) (*Daemon, error) {
 	d := &Daemon{
-		cfg: cfg, opt: opt, log: opt.Log, failed: make(chan error, 1), running: make(chan struct{}, runningMax),
+		cfg: cfg, opt: opt, log: opt.Log, failed: make(chan error, 1),
 		upstreams: map[string]*upstream.Upstream{}, listeners: map[string]net.Listener{},
 	}
 	for _, step := range []func() error{
@@ -154,7 +154,7 @@ func (d *Daemon) loopsToRun() map[string]func(context.Context) error {
 		"upstreams": d.wake,
 		"sweeper":   d.sweep,
 		"ledger":    d.newClerk().run,
-		"runner":    d.runApproved,
+		"runner":    d.runner.loop,
 		"heads":     d.tellHeads,
 		"refusals":  d.refusals.run,
 	}

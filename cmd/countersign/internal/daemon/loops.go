@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/countersign-mcp/countersign/approvals"
 	"github.com/countersign-mcp/countersign/approvals/store"
 )
 
@@ -14,10 +13,7 @@ const (
 	sweepEvery   = time.Second
 	sweepMax     = 500
 	recoverEvery = time.Minute
-	runnerEvery  = 5 * time.Second
-	runnerMax    = 200
 	identifyMax  = time.Minute
-	runningMax   = 64 // runs at once that no caller waits for
 )
 
 // watchStore makes the checks at the first contact, then keeps the wake-up
@@ -67,20 +63,29 @@ func (d *Daemon) wake(ctx context.Context) error {
 
 // recover settles the calls that dead processes of this machine left open: at
 // the start until it was done once, then every minute, for a neighbour that died
-// meanwhile and did not come back.
+// meanwhile and did not come back. What can't be settled again and again is
+// tried ever less often, down to that.
 func (d *Daemon) recover(ctx context.Context) error {
-	for ctx.Err() == nil {
+	for failures := 0; ctx.Err() == nil; {
 		err := d.gate.Recover(ctx)
-		if err != nil && d.storeSeen.Load() && ctx.Err() == nil {
-			d.log.Warn("calls of dead processes are not settled yet", "error", err)
-		}
-		if err != nil {
-			rest(ctx, retryStore)
-		} else {
+		if err == nil {
+			failures = 0
 			rest(ctx, recoverEvery)
+			continue
 		}
+		if d.storeSeen.Load() && ctx.Err() == nil {
+			d.log.Warn("calls of dead processes are not settled yet", "error", err)
+			failures++ // before the store was seen, its absence says nothing
+		}
+		rest(ctx, backoff(failures))
 	}
 	return nil
+}
+
+// backoff is how long to wait after so many failures in a row: a second, doubled
+// each time, to a minute at most.
+func backoff(failures int) time.Duration {
+	return min(retryStore<<min(max(failures-1, 0), 10), recoverEvery)
 }
 
 // sweep ends what has expired, once a second. Any number of processes may do it
@@ -101,48 +106,8 @@ func (d *Daemon) sweep(ctx context.Context) error {
 func (d *Daemon) newClerk() *clerk {
 	return &clerk{
 		store: d.store, ledger: d.ledger, consumer: d.ledger.ID(), log: d.log,
-		ready: d.storeSeen.Load, approved: d.runOne,
+		ready: d.storeSeen.Load, approved: d.runner.hint,
 	}
-}
-
-// runApproved looks for approved calls that are to run without being collected.
-// The clerk tells of each one at once; this finds those whose teller died.
-func (d *Daemon) runApproved(ctx context.Context) error {
-	for ctx.Err() == nil {
-		list, err := d.store.List(ctx, []approvals.State{approvals.Approved}, runnerMax)
-		if err != nil && d.storeSeen.Load() && ctx.Err() == nil {
-			d.log.Warn("approved calls are not looked for", "error", err)
-		}
-		for _, t := range list {
-			d.runWhenDue(ctx, t)
-		}
-		rest(ctx, runnerEvery)
-	}
-	return nil
-}
-
-// runOne is the clerk's hint.
-func (d *Daemon) runOne(ctx context.Context, id string) {
-	if t, err := d.store.Ticket(ctx, id); err == nil {
-		d.runWhenDue(ctx, t)
-	}
-}
-
-// runWhenDue starts a run beside the others. One that can't start now is found
-// again at the next look; one that started is no longer approved.
-func (d *Daemon) runWhenDue(ctx context.Context, t approvals.Ticket) {
-	if t.Run != "on_approve" {
-		return
-	}
-	select {
-	case d.running <- struct{}{}:
-	default:
-		return
-	}
-	d.loops.Go(func() {
-		defer func() { <-d.running }()
-		d.gate.RunApproved(ctx, t.ID)
-	})
 }
 
 // identify learns once who the bot is: until then no click can be believed.

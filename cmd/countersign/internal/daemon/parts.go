@@ -212,6 +212,7 @@ func (d *Daemon) openGate() error {
 		return err
 	}
 	d.gate = g
+	d.runner = newRunner(d.store.ToRun, g.RunApproved, d.storeSeen.Load, d.log)
 	// The loops go on while calls finish: a caller may be waiting for one of them.
 	d.onStop("the loops", d.stopLoops)
 	d.onStop("the gate", g.Close)
