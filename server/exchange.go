@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"runtime/debug"
 	"strconv"
 	"sync"
@@ -91,11 +92,18 @@ func (x *exchange) news() (waiting bool) {
 // upstream that counts from 0 or in fractions of 1 goes on above it.
 const progressStep = 1e-6
 
+// above is the next progress value. Where numbers are so large that the step is
+// lost between two of them, it is the next number there is.
+func above(v float64) float64 { return max(v+progressStep, math.Nextafter(v, math.MaxFloat64)) }
+
 func (x *exchange) tellWaiting() {
 	if x.token == nil || x.wait.Waiting == "" {
 		return
 	}
-	x.last += progressStep
+	if x.last == math.MaxFloat64 {
+		return // nothing is above it
+	}
+	x.last = above(x.last)
 	x.sent = true
 	b := append([]byte(`{"progressToken":`), x.token...)
 	b = append(b, `,"progress":`...)
@@ -126,7 +134,10 @@ func (x *exchange) relay(params json.RawMessage) {
 		return // not a progress notification
 	}
 	if x.sent && v <= x.last {
-		v = x.last + progressStep
+		if x.last == math.MaxFloat64 {
+			return // nothing is above it
+		}
+		v = above(x.last)
 		params = action.SetMember(params, "progress", number(v))
 	}
 	x.last, x.sent = v, true

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"strings"
@@ -123,6 +124,41 @@ func TestProgressIsRelayed(t *testing.T) {
 
 // While a call waits, its stream is kept alive and the client is told the time
 // left, in rising values.
+// written keeps what would go to a client.
+type written struct{ params []string }
+
+func (*written) comment() error                            { return nil }
+func (*written) silent()                                   {}
+func (*written) answer(json.RawMessage, gate.Answer) error { return nil }
+func (w *written) notify(_ string, p json.RawMessage) error {
+	w.params = append(w.params, string(p))
+	return nil
+}
+
+// Clients reject a value that does not rise, however large it is.
+func TestProgressRisesAtAnySize(t *testing.T) {
+	for _, from := range []string{"0", "-5", "1e9", "1e15", "9007199254740993", "1e300", "-1e300", "1.7976931348623157e308"} {
+		w := &written{}
+		x := &exchange{s: newRig(t).srv, out: w, token: json.RawMessage("7"), wait: gate.Update{Waiting: "waiting"}}
+		sent := json.RawMessage(`{"progress":` + from + `}`)
+		for range 5 {
+			x.relay(sent)
+			x.tellWaiting()
+		}
+		last := math.Inf(-1)
+		for _, p := range w.params {
+			var n struct{ Progress float64 }
+			if err := json.Unmarshal([]byte(p), &n); err != nil || n.Progress <= last {
+				t.Errorf("from %s: %s after %v (%v)", from, p, last, err)
+			}
+			last = n.Progress
+		}
+		if len(w.params) == 0 || len(w.params) < 10 && last < math.MaxFloat64 {
+			t.Errorf("from %s: %d of 10 are told", from, len(w.params))
+		}
+	}
+}
+
 func TestKeepaliveAndWaitingProgress(t *testing.T) {
 	g := newRig(t, func(c *Config, _ *http.Server) { c.Keepalive, c.Progress = 5*time.Millisecond, 7*time.Millisecond })
 	resp := g.open(t.Context(), modernCall("1", "hold", `,"progressToken":"t"`, ""), modernHead("tools/call", "hold"))

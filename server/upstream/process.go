@@ -46,9 +46,10 @@ func startProcess(cfg Config) (*process, error) {
 			return
 		}
 		err = cmd.Wait()
-		p.state = cmd.ProcessState.String()
 		if cmd.ProcessState == nil {
 			p.state = fmt.Sprint(err)
+		} else {
+			p.state = cmd.ProcessState.String()
 		}
 		close(p.exited)
 	}()
