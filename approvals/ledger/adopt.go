@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 )
@@ -35,7 +36,7 @@ type Dead struct {
 //
 // With an error, those adopted so far are returned too.
 func Adopt(dir string) ([]*Dead, error) {
-	found, err := parts(dir, AdoptWithin, time.Now())
+	found, err := recent(dir, time.Now())
 	if err != nil {
 		return nil, fmt.Errorf("adopt ledgers: %w", err)
 	}
@@ -59,12 +60,41 @@ func Adopt(dir string) ([]*Dead, error) {
 			}
 		case mine:
 			d := out[len(out)-1]
-			d.files = append(d.files, f)
+			d.add(f, p.n)
 		default:
-			out = append(out, &Dead{ID: p.id, files: []*os.File{f}})
+			d := &Dead{ID: p.id}
+			d.add(f, p.n)
+			out = append(out, d)
 		}
 	}
 	return out, nil
+}
+
+// recent finds all parts of the ledgers that were written to within AdoptWithin: an
+// old part says what happened as much as the one that follows it.
+func recent(dir string, now time.Time) ([]part, error) {
+	young, err := parts(dir, AdoptWithin, now)
+	if err != nil {
+		return nil, err
+	}
+	ids := map[string]bool{}
+	for _, p := range young {
+		ids[p.id] = true
+	}
+	all, err := parts(dir, 0, now)
+	return slices.DeleteFunc(all, func(p part) bool { return !ids[p.id] }), err
+}
+
+// errMissing: what a part that is gone said nobody knows, so nothing may be
+// settled by the others.
+var errMissing = errors.New("a part of the ledger is missing")
+
+// add takes the n-th part in; parts come in their order.
+func (d *Dead) add(f *os.File, n int) {
+	d.files = append(d.files, f)
+	if n != len(d.files) {
+		d.err = errMissing
+	}
 }
 
 // take opens and locks a file, if nobody holds it.
@@ -88,6 +118,9 @@ func take(path string) (*os.File, bool, error) {
 func (d *Dead) Load() error {
 	d.once.Do(func() {
 		d.started, d.results = map[string]bool{}, map[string]string{}
+		if d.err != nil {
+			return
+		}
 		for _, f := range d.files {
 			if _, err := f.Seek(0, io.SeekStart); err != nil {
 				d.err = err
@@ -102,12 +135,15 @@ func (d *Dead) Load() error {
 	return d.err
 }
 
+// note keeps what is said of executions. A result without a start before it is no
+// execution's: it is the answer to a call that was refused.
 func (d *Dead) note(line []byte) {
+	op := pick(line, operationKey)
 	switch {
 	case bytes.Contains(line, startMark):
-		d.started[pick(line, operationKey)] = true
-	case bytes.Contains(line, resultMark):
-		d.results[pick(line, operationKey)] = pick(line, statusKey)
+		d.started[op] = true
+	case bytes.Contains(line, resultMark) && d.started[op]:
+		d.results[op] = pick(line, statusKey)
 	}
 }
 

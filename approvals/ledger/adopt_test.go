@@ -14,6 +14,8 @@ func TestDeadTellsHowFarItCame(t *testing.T) {
 		Record{Event: Decision, OperationID: "judged", Outcome: Review},
 		start("open"),
 		start("done"), Record{Event: Result, OperationID: "done", Status: StatusToolError},
+		// Answered before it was started for another caller.
+		Record{Event: Result, OperationID: "refused", Status: StatusNotRun}, start("refused"),
 	)
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
@@ -31,10 +33,11 @@ func TestDeadTellsHowFarItCame(t *testing.T) {
 		started bool
 		status  string
 	}{
-		"judged": {false, ""},
-		"open":   {true, ""},
-		"done":   {true, StatusToolError},
-		"never":  {false, ""},
+		"judged":  {false, ""},
+		"open":    {true, ""},
+		"done":    {true, StatusToolError},
+		"never":   {false, ""},
+		"refused": {true, ""},
 	} {
 		status, ok := d.Result(id)
 		if d.Started(id) != want.started || status != want.status || ok != (want.status != "") {
@@ -86,5 +89,52 @@ func TestAdoptLeavesTheOldAndTheStrange(t *testing.T) {
 	}
 	if dead, err := Adopt(filepath.Join(dir, "none")); err != nil || len(dead) != 0 {
 		t.Errorf("a directory that is not there: %v, %v", dead, err)
+	}
+}
+
+// A ledger of several files is read whole or not at all: what stood in a file that
+// is gone, or that is old, is no "never started".
+func TestAdoptNeedsEveryPart(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(first string) error
+		whole  bool
+	}{
+		"all there":        {func(string) error { return nil }, true},
+		"one that is old":  {func(p string) error { old := time.Now().Add(-2 * AdoptWithin); return os.Chtimes(p, old, old) }, true},
+		"one that is gone": {os.Remove, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &disk{}
+			dir := t.TempDir()
+			l := mustOpen(t, dir, d.create)
+			mustAppend(t, l, start("early"))
+			first := l.Path()
+			d.set(func(d *disk) { d.noSync = true })
+			if _, err := l.Append(t.Context(), start("lost")); err == nil {
+				t.Fatal("no error from a disk that fails")
+			}
+			d.set(func(d *disk) { d.noSync = false })
+			mustAppend(t, l, start("late"))
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := tt.change(first); err != nil {
+				t.Fatal(err)
+			}
+			dead, err := Adopt(dir)
+			if err != nil || len(dead) != 1 {
+				t.Fatalf("Adopt = %v, %v", dead, err)
+			}
+			defer dead[0].Release()
+			if err := dead[0].Load(); (err == nil) != tt.whole {
+				t.Errorf("Load: %v", err)
+			}
+			if !dead[0].Started("early") || !dead[0].Started("late") {
+				t.Error("a start was called never started")
+			}
+			if dead[0].Started("never") == tt.whole {
+				t.Errorf("what is not there counts as started: %t", tt.whole)
+			}
+		})
 	}
 }
