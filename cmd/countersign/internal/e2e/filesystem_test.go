@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -114,12 +115,63 @@ routes:
 				t.Errorf("the file is there: %v", err)
 			}
 		})
+		t.Run("leaves a file as it was after a no, "+string(c.Era), func(t *testing.T) {
+			r := r.on(t)
+			name := fmt.Sprintf("kept-%d.txt", i)
+			if err := os.WriteFile(filepath.Join(files, name), []byte("as it was"), 0o640); err != nil {
+				t.Fatal(err)
+			}
+			before := look(t, files, name)
+			got, card := r.askToWrite(t, c, files, name, "another content")
+			if a := r.click(oskarSlack, card.TS, "deny"); a.Status != 200 {
+				t.Fatalf("the click: %+v", a)
+			}
+			if res := await(t, got); !res.IsError() || res.Approval().Status != "denied" {
+				t.Errorf("the agent got: %s %s", res.Result, res.Error)
+			}
+			r.settled(card.TS, "Denied", "oskar")
+			after := look(t, files, name)
+			if !os.SameFile(before.info, after.info) || before.sum != after.sum || before.info.Mode() != after.info.Mode() ||
+				before.info.Size() != after.info.Size() || !before.info.ModTime().Equal(after.info.ModTime()) {
+				t.Errorf("the file is another: %+v, was %+v", after, before)
+			}
+		})
 	}
 	r.verify()
 }
 
-// write1 asks to write a file and waits for the card; nothing is written yet.
+// file is what can be seen of one without changing it.
+type file struct {
+	info os.FileInfo
+	sum  [sha256.Size]byte
+}
+
+func look(t *testing.T, dir, name string) file {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	info, err := os.Lstat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file{info, sha256.Sum256(b)}
+}
+
+// write1 asks to write a file that isn't there; nothing is written yet.
 func (r *rig) write1(t *testing.T, c testservers.Client, dir, name, content string) (<-chan answer, slacktest.Message) {
+	t.Helper()
+	got, card := r.askToWrite(t, c, dir, name, content)
+	if _, err := os.Lstat(filepath.Join(dir, name)); !os.IsNotExist(err) {
+		t.Fatalf("the file is there before anybody agreed: %v", err)
+	}
+	return got, card
+}
+
+// askToWrite asks to write a file and waits for the card.
+func (r *rig) askToWrite(t *testing.T, c testservers.Client, dir, name, content string) (<-chan answer, slacktest.Message) {
 	t.Helper()
 	got := make(chan answer, 1)
 	ctx := within(t, time.Minute)
@@ -132,9 +184,6 @@ func (r *rig) write1(t *testing.T, c testservers.Client, dir, name, content stri
 	})
 	if err != nil {
 		t.Fatal(err)
-	}
-	if _, err := os.Lstat(filepath.Join(dir, name)); !os.IsNotExist(err) {
-		t.Fatalf("the file is there before anybody agreed: %v", err)
 	}
 	return got, card
 }
