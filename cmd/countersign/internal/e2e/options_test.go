@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/countersign-mcp/countersign/cmd/countersign/internal/e2e/testservers"
-	"github.com/countersign-mcp/countersign/notifier/slacktest"
 )
 
 // With run: on_approve the yes runs the call, with nobody waiting, once however
@@ -85,6 +84,25 @@ func TestRunOnApproveAfterAKill(t *testing.T) {
 	r.verify()
 }
 
+// The yes comes, and before anything runs the gate is started again with another
+// policy. Nobody has to come for the call to be found unfit: it is void, and not
+// run.
+func TestRunOnApproveUnderAnotherPolicy(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{Hold: time.Second, Route: "    run: on_approve\n"})
+	a := r.start("a", "decide.after=kill")
+	waiting(t, send(t, a.client(testservers.Legacy), `{"n":1}`, testservers.Extra{}))
+	card := r.card()
+	r.click(olgaSlack, card.TS, "approve") // the process dies before it answers
+	a.died()
+	r.write("policy.yaml", strings.Replace(r.policy(), "approvers: [group:ops]", "approvers: [oskar]", 1))
+	a = r.start("a", "")
+	r.settled(card.TS, "Void", "not run", "the policy changed")
+	a.stands("void", "policy_changed")
+	r.judge(0, "in the end")
+	r.verify()
+}
+
 // cancelled says of a request that its answer isn't wanted any more.
 func cancelled(t *testing.T, c *testservers.HTTP, id string) {
 	t.Helper()
@@ -151,6 +169,44 @@ func TestWithdrawnByItsCaller(t *testing.T) {
 		}
 		r.approved(q)
 		r.ended(id, "approval_resolved", 1)
+	})
+	r.verify()
+}
+
+// On pipes both eras cancel by a message, and who closes them has left.
+func TestWithdrawnOnPipes(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{Route: "    on_cancel: withdraw\n"})
+	r.start("serve", "")
+	leave := map[string]func(p *pipe){
+		"legacy": func(p *pipe) {
+			_ = p.Line([]byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4711}}`))
+		},
+		"modern": func(p *pipe) {
+			_ = p.Line([]byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4711}}`))
+		},
+		"closes": func(p *pipe) { p.close() },
+	}
+	together(t, []string{"legacy", "modern", "closes"}, func(s string) string { return s }, func(t *testing.T, i int, how string) {
+		r, n, era := r.on(t), 1+i, testservers.Legacy
+		if how == "modern" {
+			era = testservers.Modern
+		}
+		p := r.stdio(how, era)
+		ctx, stop := context.WithCancel(context.Background())
+		t.Cleanup(stop)
+		go func() {
+			_, _ = p.Call(ctx, "do_thing", testservers.Do{N: n}.Args(), testservers.Extra{ID: json.RawMessage("4711")}) // it is never answered
+		}()
+		card := r.cardOf(n)
+		leave[how](p)
+		r.settled(card.TS, "Withdrawn", "not run")
+		if how != "closes" {
+			p.close()
+		}
+		if r.ran(n) != 0 {
+			t.Errorf("it ran %d times", r.ran(n))
+		}
 	})
 	r.verify()
 }
@@ -259,108 +315,5 @@ func TestHoldByClientName(t *testing.T) {
 		}
 		r.approved(patient)
 	})
-	r.verify()
-}
-
-// With allow_requester: true whoever asked may agree, and an actor that is no
-// person's may ask; others who are on no route still may not answer.
-func TestRequesterMayApprove(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, rigOptions{Tokens: fmt.Sprintf("      - {sha256: %s, actor: ghost@acme.test}", hash("ghost"))})
-	r.write("policy.yaml", strings.Replace(r.policy(), "allow_requester: false", "allow_requester: true", 1))
-	g := r.start("a", "")
-	q := r.ask(g.client(testservers.Legacy), 1)
-	r.whispered(r.click(mallorySlack, q.card.TS, "approve"), "not one of the people configured here")
-	r.open(q)
-	if x := r.click(anaSlack, q.card.TS, "approve"); x.Status != 200 {
-		t.Fatalf("%+v", x)
-	}
-	r.ranOnce(q)
-	r.settled(q.card.TS, "Approved", "ana", "It ran")
-	r.ended(q.id(), "approval_resolved", 3)
-	if v := r.votes(q.id()); v["ana"] != 1 || len(v) != 1 {
-		t.Errorf("votes: %v", v)
-	}
-	r.approved(r.ask(g.client(testservers.Modern, "ghost"), 2))
-	r.verify()
-}
-
-// A Slack group on a route is whoever is in it at the click: a member may, others
-// may not, one who left between the card and the click may not, and while Slack
-// can't be asked nobody may, which is what they are told.
-func TestSlackGroupApproves(t *testing.T) {
-	t.Parallel()
-	const group = "S0ONCALL"
-	for name, approvers := range map[string]string{"on the route": "slack-group:" + group, "in a group of ours": "group:rota"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t, rigOptions{Edit: func(config string) string {
-				return strings.Replace(config, "\ngroups: {", "\ngroups: {rota: [\"slack-group:"+group+"\"], ", 1)
-			}})
-			r.write("policy.yaml", strings.Replace(r.policy(), "group:ops", approvers, 1))
-			r.slack.AddUserGroup(slacktest.UserGroup{ID: group, Members: []string{olgaSlack, oskarSlack, mallorySlack, anaSlack}})
-			g := r.start("a", "")
-			q := r.ask(g.client(testservers.Legacy), 1)
-			told(t, strings.Join(q.card.Mentions(), " "), group)
-			r.slack.FailAlways("usergroups.users.list", slacktest.ErrorBefore())
-			r.whispered(r.click(olgaSlack, q.card.TS, "approve"), "could not be checked who you are", "not counted")
-			r.whispered(r.click(olgaSlack, q.card.TS, "deny"), "could not be checked who you are", "not counted")
-			r.open(q)
-			r.slack.Heal("usergroups.users.list")
-			r.slack.AddUserGroup(slacktest.UserGroup{ID: group, Members: []string{olgaSlack, mallorySlack, anaSlack}}) // Oskar's week is over
-			r.whispered(r.click(oskarSlack, q.card.TS, "approve"), "not among the people who may answer")
-			r.whispered(r.click(oskarSlack, q.card.TS, "deny"), "not among the people who may answer")
-			r.whispered(r.click(mallorySlack, q.card.TS, "approve"), "not one of the people configured here")
-			r.whispered(r.click(anaSlack, q.card.TS, "approve"), "somebody else must approve it")
-			r.open(q)
-			r.ended(q.id(), "vote_refused", 6)
-			if v := r.votes(q.id()); len(v) != 0 {
-				t.Errorf("votes: %v", v)
-			}
-			r.approved(q)
-			r.settled(q.card.TS, "Approved", "olga", "It ran")
-			// The operators' way is under the same rule.
-			r.slack.AddUserGroup(slacktest.UserGroup{ID: group, Members: []string{oskarSlack}})
-			r2 := r.start("b", "") // remembers nobody
-			q = r.ask(r2.client(testservers.Legacy), 2)
-			if out, code := r2.operate("approve", "--yes", q.id()); code == 0 {
-				t.Errorf("somebody who left approved: %s", out)
-			}
-			r.open(q)
-			if x := r.click(oskarSlack, q.card.TS, "approve"); x.Status != 200 {
-				t.Fatalf("%+v", x)
-			}
-			r.ranOnce(q)
-			r.verify()
-		})
-	}
-}
-
-// Two people are needed: one of them in Slack and by the operators' command is
-// still one.
-func TestQuorumOverTwoWays(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, rigOptions{Quorum: 2})
-	g := r.start("a", "")
-	q := r.ask(g.client(testservers.Modern), 1)
-	r.approve(q.card.TS)
-	if out, code := g.operate("approve", "--yes", q.id()); code == 0 {
-		t.Errorf("Olga counted twice: %s", out)
-	}
-	if out, code := g.operate("show", q.id()); code != 0 || !strings.Contains(out, "pending") {
-		t.Errorf("exit %d: %s", code, out)
-	}
-	r.open(q)
-	m, err := r.slack.WaitMessage(within(t, 20*time.Second), channel, func(m slacktest.Message) bool {
-		return strings.Contains(m.Plain(), "1 so far")
-	})
-	if err != nil || len(m.Buttons()) != 2 {
-		t.Errorf("%v: %s", err, m.Plain())
-	}
-	if x := r.click(oskarSlack, q.card.TS, "approve"); x.Status != 200 {
-		t.Fatalf("%+v", x)
-	}
-	r.ranOnce(q)
-	r.settled(q.card.TS, "Approved", "olga", "oskar", "It ran")
 	r.verify()
 }
