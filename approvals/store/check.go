@@ -90,6 +90,7 @@ func (s *Store) checkServer(ctx context.Context, c redis.UniversalClient) error 
 	if policy != "" && policy != "noeviction" {
 		return &Refusal{Reason: "maxmemory-policy is " + policy + ": the server may throw approvals away; it must be noeviction"}
 	}
+	s.warnOfSync(ctx, c)
 	s.warnOfClock(ctx, c)
 	return nil
 }
@@ -153,13 +154,26 @@ func (s *Store) unchecked(command string) error {
 }
 
 func notPermitted(err error) bool {
-	return redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "ERR unknown command")
+	return redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "unknown command") // it cuts "ERR " off
 }
 
 func atLeast7(version string) bool {
 	major, _, _ := strings.Cut(version, ".")
 	n, err := strconv.Atoi(major)
 	return err == nil && n >= 7
+}
+
+// warnOfSync says once that a power cut can take the last second with it. It only
+// warns: a claim that is forgotten so is still on the ledger of its claimer.
+func (s *Store) warnOfSync(ctx context.Context, c redis.UniversalClient) {
+	m, err := c.ConfigGet(ctx, "append*").Result()
+	if err != nil || m["appendonly"] != "yes" || m["appendfsync"] == "" || m["appendfsync"] == "always" {
+		return
+	}
+	s.syncTold.Do(func() {
+		s.opt.Log.Warn("the server writes its append-only file late: a power cut can make it forget the last approvals and claims; set appendfsync to always",
+			"appendfsync", m["appendfsync"])
+	})
 }
 
 // warnOfClock only warns: the store never mixes the two clocks, but a person

@@ -21,7 +21,7 @@ const decideRounds = 4
 //
 // The ticket is returned also with a Conflict when the record exists. A refused
 // vote (not eligible, self-approval, another digest, too late, or Vote.Refused)
-// is on the event stream and changes nothing. Errors: NotEligible, SelfApproval,
+// is on the event stream, the first 20 of a person, and changes nothing. Errors: NotEligible, SelfApproval,
 // WrongDigest, AlreadyVoted, AlreadyDecided, IsExpired and the other ends,
 // NotFound, Forged, StoreUnavailable (repeat with the same nonce).
 func (s *Store) Decide(ctx context.Context, v approvals.Vote) (approvals.Ticket, error) {
@@ -138,11 +138,15 @@ func (s *Store) cast(ctx context.Context, r *record, v approvals.Vote, b ballot)
 	return t, false, unexpected("deciding", rep)
 }
 
+// refusalsKept is how many refused votes of one person on one record are put on
+// the event stream; later ones are only counted.
+const refusalsKept = 20
+
 // refuse records a refused vote and returns the ticket with why.
 func (s *Store) refuse(ctx context.Context, r *record, v approvals.Vote, why approvals.Conflict) (approvals.Ticket, error) {
 	rep, err := s.run(ctx, s.sc.refuse, s.k.moving(v.ID, r.Actor, s.k.refused(v.ID)),
 		v.ID, s.k.wakeChannel(), ms(s.opt.Retain), ms(s.opt.ResultTTL),
-		v.Nonce, v.Person, v.Source, v.Verdict.String(), string(why))
+		v.Nonce, v.Person, v.Source, v.Verdict.String(), string(why), refusalsKept)
 	switch {
 	case err != nil:
 		return approvals.Ticket{}, fmt.Errorf("recording a refused vote: %w", err)

@@ -50,7 +50,7 @@
 //	{ns}:ap:ACTOR set     what is pending of an actor
 //	{ns}:ah:ACTOR zset    what an actor parked in the last hour
 //	{ns}:own:FILE set     claims of a ledger file
-//	{ns}:rn:ID    set     nonces of refused votes
+//	{ns}:rn:ID    hash    refused votes: their nonces, and how many of each person
 //	{ns}:nl:ID    string  who tells about the record at the moment
 //	{ns}:hd:NONCE string  a ledger head that was told
 //	{ns}:l:MAC    string  a link's approval and person, with a MAC

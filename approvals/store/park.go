@@ -52,6 +52,7 @@ func (s *Store) Park(ctx context.Context, p approvals.Park) (t approvals.Ticket,
 	if err != nil {
 		return t, false, err
 	}
+	tidied := false
 	for range parkRounds {
 		r, err := s.parkOnce(ctx, p, f, macs, view, call)
 		if err != nil {
@@ -76,6 +77,14 @@ func (s *Store) Park(ctx context.Context, p approvals.Park) (t approvals.Ticket,
 			if p.AttachOnly {
 				return t, false, fmt.Errorf("parking: there is no such call: %w", approvals.NotFound)
 			}
+			if r.text == "parked" && !tidied {
+				tidied = true
+				if n, err := s.dropGone(ctx, f.Actor); err != nil {
+					return t, false, fmt.Errorf("parking: %w", err)
+				} else if n > 0 {
+					continue
+				}
+			}
 			return t, false, fmt.Errorf("parking: %s: %w", r.text, approvals.TooMany)
 		case "reused":
 			return t, false, fmt.Errorf("parking: the id %s is taken", f.ID)
@@ -84,6 +93,38 @@ func (s *Store) Park(ctx context.Context, p approvals.Park) (t approvals.Ticket,
 		}
 	}
 	return t, false, unavailable("parking", errors.New("the index did not settle"))
+}
+
+// dropGone takes those off an actor's list of pending calls that have no record
+// any more: one deleted by hand would count against the cap for ever. A record and
+// its place on the list are made in one step, so what is listed and has no record
+// never gets one.
+func (s *Store) dropGone(ctx context.Context, actor string) (int, error) {
+	ids, err := s.rdb.SMembers(ctx, s.k.parkedBy(actor)).Result()
+	if err != nil {
+		return 0, unavailable("looking at what is pending", err)
+	}
+	pipe := s.rdb.Pipeline()
+	there := make([]*redis.IntCmd, len(ids))
+	for i, id := range ids {
+		there[i] = pipe.Exists(ctx, s.k.record(id))
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return 0, unavailable("looking at what is pending", err)
+	}
+	var gone []any
+	for i, id := range ids {
+		if there[i].Val() == 0 {
+			gone = append(gone, id)
+		}
+	}
+	if len(gone) == 0 {
+		return 0, nil
+	}
+	if err := s.rdb.SRem(ctx, s.k.parkedBy(actor), gone...).Err(); err != nil {
+		return 0, unavailable("dropping what is gone", err)
+	}
+	return len(gone), nil
 }
 
 func validPark(p approvals.Park) error {

@@ -1,9 +1,11 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"strings"
 	"testing"
@@ -165,6 +167,11 @@ func TestServersThatAreRefused(t *testing.T) {
 			t.Errorf("CONFIG alone not permitted: %v", err)
 		}
 	})
+	t.Run("without CONFIG", func(t *testing.T) { // as managed servers have it
+		srv := redistest.Start(t, "--rename-command", "CONFIG", "C0NFIG")
+		check(t, own(t, srv), "not permitted", "redis.accept_unchecked")
+		fine(t, own(t, srv, func(o *Options) { o.AcceptUnchecked = true }))
+	})
 	t.Run("away", func(t *testing.T) {
 		p := &place{Store: openStore(t, options("unix:///nonexistent/socket", false))}
 		err := p.Check(within(t, 2*time.Second))
@@ -177,6 +184,23 @@ func TestServersThatAreRefused(t *testing.T) {
 	for v, ok := range map[string]bool{"6.2.14": false, "7.0.0": true, "7.4.1": true, "8.0": true, "10.1": true, "": false} {
 		if atLeast7(v) != ok {
 			t.Errorf("version %q", v)
+		}
+	}
+}
+
+// A server that writes its file once a second may forget a claim with the power:
+// that is said, once, and only where it is so.
+func TestAServerThatSyncsLateIsTold(t *testing.T) {
+	for fsync, told := range map[string]int{"always": 0, "everysec": 1, "no": 1} {
+		var out bytes.Buffer
+		p := own(t, redistest.Start(t, "--appendfsync", fsync), func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&out, nil)) })
+		for range 3 {
+			if err := p.Check(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := strings.Count(out.String(), "appendfsync="+fsync); n != told {
+			t.Errorf("appendfsync %s is told %d times: %s", fsync, n, &out)
 		}
 	}
 }

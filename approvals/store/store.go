@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +24,7 @@ type Store struct {
 
 	checked  atomic.Bool
 	checking chan struct{}
+	syncTold sync.Once
 	wake     *wake
 	taken    *taken
 }

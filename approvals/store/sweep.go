@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -57,8 +59,13 @@ func (s *Store) tickAll(ctx context.Context, ids []string) ([]reply, error) {
 	for i, id := range ids {
 		reads[i] = pipe.HMGet(ctx, s.k.record(id), "ac", "ix", "own", "b", "f", "st")
 	}
-	if _, err := pipe.Exec(ctx); err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") {
-		return nil, unavailable("ticking", err)
+	// Each command's error is judged by itself: one bad record must not keep the
+	// others from being ticked.
+	_, _ = pipe.Exec(ctx)
+	for _, cmd := range reads {
+		if err := cmd.Err(); err != nil && !ofTheRecord(err) {
+			return nil, unavailable("ticking", err)
+		}
 	}
 	pipe = s.rdb.Pipeline()
 	ran := make([]*redis.Cmd, len(ids))
@@ -72,21 +79,43 @@ func (s *Store) tickAll(ctx context.Context, ids []string) ([]reply, error) {
 			s.k.moving(id, f[0], s.k.view(id), s.k.result(id), s.k.refused(id), s.k.all(), index, s.k.ownedBy(f[2])),
 			id, s.k.wakeChannel(), ms(s.opt.Retain), ms(s.opt.ResultTTL), s.sealedDeadline(id, f), ms(s.opt.MissTTL))
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, unavailable("ticking", err)
-	}
+	_, _ = pipe.Exec(ctx)
 	out := make([]reply, len(ids))
 	for i, cmd := range ran {
-		r, err := parseReply(cmd.Val())
-		if err != nil {
+		if err := cmd.Err(); err != nil && !ofTheRecord(err) {
+			return out, unavailable("ticking", err)
+		} else if err != nil {
+			out[i] = reply{"broken", err.Error()}
+		} else if out[i], err = parseReply(cmd.Val()); err != nil {
 			return out, unavailable("ticking", err)
 		}
-		if r.code == "broken" {
-			s.opt.Log.Error("a record can't be ticked: one of its keys holds something else", "approval", ids[i], "key", r.text)
+		if out[i].code == "broken" {
+			if err := s.postpone(ctx, ids[i], out[i].text); err != nil {
+				return out, err
+			}
 		}
-		out[i] = r
 	}
 	return out, nil
+}
+
+// ofTheRecord tells whether the server could not do this one command, for what is
+// in its keys. All else is the server's or the network's trouble.
+func ofTheRecord(err error) bool {
+	var told redis.Error
+	return errors.As(err, &told) && (strings.HasPrefix(told.Error(), "WRONGTYPE ") || strings.HasPrefix(told.Error(), "ERR "))
+}
+
+// brokenRest is how long a record that can't be ticked is left alone.
+const brokenRest = time.Minute
+
+func (s *Store) postpone(ctx context.Context, id, why string) error {
+	s.opt.Log.Error("a record can't be ticked: what its keys hold is not ours; it is tried again later",
+		"approval", id, "found", why, "in", brokenRest)
+	rep, err := s.run(ctx, s.sc.postpone, []string{s.k.due()}, id, ms(brokenRest))
+	if err == nil && rep.code != "ok" {
+		err = unexpected("ticking", rep)
+	}
+	return err
 }
 
 func fieldsOf(vals []any) [6]string {

@@ -7,8 +7,9 @@
 -- The branch of the same nonce writes before it says ok: WAIT counts from the
 -- last write of its own connection, and a retry on a fresh connection that
 -- wrote nothing would be told that all replicas have it.
-local bad = wrong({ 'hash', 'zset', 'stream', 'stream', 'string', 'zset', 'set', 'string', 'zset', 'string', 'set' })
+local bad = unfit({ 'hash', 'zset', 'stream', 'stream', 'string', 'zset', 'set', 'string', 'zset', 'string', 'set' })
 if bad then return { 'broken', bad } end
+if not counts(redis.call('GET', KEYS[10])) then return { 'broken', KEYS[10] } end
 local t, st = now(), get('st')
 if st == '' then return { 'gone', '' } end
 local lease = t + tonumber(ARGV[7])

@@ -9,7 +9,7 @@
 -- Returns {ok, state} also to the same nonce again · {dup, state} this person has voted, or the nonce was
 --       another vote's · {late, state} · {due, ''} the deadline has passed: tick it · {skew, ms} ·
 --       {digest, ''} the record is bound to another call · {gone, ''} · {broken, key}
-local bad = wrong(moving)
+local bad = unfit(moving)
 if bad then return { 'broken', bad } end
 local t, st = now(), get('st')
 if st == '' then return { 'gone', '' } end

@@ -4,7 +4,7 @@
 --       10 from: ",pending,approved," or ",approved,"
 -- Returns {ok, state} also when the same one has ended it so before · {late, state} · {due, ''} · {gone, ''} ·
 --       {broken, key}
-local bad = wrong(moving)
+local bad = unfit(moving)
 if bad then return { 'broken', bad } end
 local t, st = now(), get('st')
 if st == '' then return { 'gone', '' } end

@@ -5,7 +5,7 @@
 -- ARGV  1-4 as in the prelude · 5 nonce · 6 succeeded|failed|not_run|unknown · 7 cause
 --       8 ms that an answer is kept and given again · 9 sealed result or ''
 -- Returns {ok, state} also to the same nonce and outcome again · {late, state} · {gone, ''} · {broken, key}
-local bad = wrong({ 'hash', 'zset', 'stream', 'stream', 'string', 'zset', 'set', 'string', 'zset', 'string', 'set' })
+local bad = unfit({ 'hash', 'zset', 'stream', 'stream', 'string', 'zset', 'set', 'string', 'zset', 'string', 'set' })
 if bad then return { 'broken', bad } end
 local t, st, to = now(), get('st'), ARGV[6]
 if st == '' then return { 'gone', '' } end

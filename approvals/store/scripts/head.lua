@@ -4,6 +4,7 @@
 -- Returns {ok, ''} also to the same nonce again · {broken, key}
 local bad = wrong({ 'string', 'zset', 'stream', 'stream', 'string' })
 if bad then return { 'broken', bad } end
+if not counts(redis.call('GET', KEYS[5])) then return { 'broken', KEYS[5] } end
 if redis.call('EXISTS', KEYS[1]) == 1 then return { 'ok', '' } end
 local t = now()
 redis.call('SET', KEYS[1], '1', 'PX', ARGV[3])

@@ -10,7 +10,7 @@
 -- Returns {fresh, id} also to the same nonce again · {attached, id} · {reused, id} the id is taken ·
 --       {skew, ms} the client's clock reading is too old · {retry, ''} an index moved meanwhile ·
 --       {due, id} that record's timer has passed: tick it first · {many, which cap} · {broken, key}
-local bad = wrong({ 'hash', 'zset', 'stream', 'stream', 'string', 'zset', 'set', 'string', 'zset', 'zset', 'zset', 'string' })
+local bad = unfit({ 'hash', 'zset', 'stream', 'stream', 'string', 'zset', 'set', 'string', 'zset', 'zset', 'zset', 'string' })
 if bad then return { 'broken', bad } end
 local t, id, n = now(), ARGV[1], tonumber(ARGV[20])
 

@@ -11,8 +11,8 @@
 --   KEYS[9] torun what is approved and runs by itself (zset: id, ms of its claim deadline)
 --   ARGV[1] id, ARGV[2] channel of the wake hints,
 --   ARGV[3] ms that an ended record is kept, ARGV[4] ms that its envelope is kept
--- Rules: every read, type check and cap comes before the first write, since an
--- error in the middle keeps what was written; times are ms of this server's
+-- Rules: every read, type check, cap and look at a counter comes before the first
+-- write, since an error in the middle keeps what was written; times are ms of this server's
 -- clock; replies are arrays of strings and numbers and never hold a nil.
 
 local function now()
@@ -34,6 +34,18 @@ local function wrong(types)
 end
 
 local moving = { 'hash', 'zset', 'stream', 'stream', 'string', 'zset', 'set', 'string', 'zset' }
+
+-- counts tells whether a value that was read can be counted on.
+local function counts(v) return not v or (#v < 16 and string.find(v, '^%d+$') ~= nil) end
+
+-- unfit is wrong for the scripts that move a record, and looks at the counters too.
+local function unfit(types)
+  local bad = wrong(types)
+  if bad then return bad end
+  if not counts(redis.call('GET', KEYS[5])) then return KEYS[5] end
+  if not counts(redis.call('HGET', KEYS[1], 'rev')) then return KEYS[1] end
+  return false
+end
 
 -- get reads one field; a missing one is ''.
 local function get(field) return redis.call('HGET', KEYS[1], field) or '' end

@@ -2,7 +2,7 @@
 -- KEYS  1-9 as in the prelude · 10 own what the claim's owner holds (set)
 -- ARGV  1-4 as in the prelude · 5 succeeded|not_run · 6 by · 7 sealed note or '' · 8 ms that "it ran" is given again
 -- Returns {ok, state} also when the same person has said the same before · {late, state} · {gone, ''} · {broken, key}
-local bad = wrong({ 'hash', 'zset', 'stream', 'stream', 'string', 'zset', 'set', 'string', 'zset', 'set' })
+local bad = unfit({ 'hash', 'zset', 'stream', 'stream', 'string', 'zset', 'set', 'string', 'zset', 'set' })
 if bad then return { 'broken', bad } end
 local t, st = now(), get('st')
 if st == '' then return { 'gone', '' } end
