@@ -1,14 +1,17 @@
 package store
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/countersign-mcp/countersign/approvals"
 	"github.com/countersign-mcp/countersign/approvals/action"
@@ -206,7 +209,7 @@ func TestALostDeliveryComesAgain(t *testing.T) {
 		r := request(`1`)
 		p.park(t, r)
 		p.stream.AddHook(lose)
-		lose.arm(2, true) // the first command reads what is pending, the second takes what is new
+		lose.arm(1, true) // it takes what is new; what is pending was just read
 		_, err := p.Nudges(t.Context(), "c", 10, 0)
 		if !lose.disarm() || !errors.Is(err, approvals.StoreUnavailable) {
 			t.Fatalf("the delivery was not lost: %v", err)
@@ -225,4 +228,60 @@ func TestALostDeliveryComesAgain(t *testing.T) {
 			t.Fatalf("%d entries are left", n)
 		}
 	})
+}
+
+// What is pending for a consumer is not read for each delivery, and a loss that
+// the client library hid from us is found by a later look.
+func TestWhatIsPendingIsReadNowAndThen(t *testing.T) {
+	everywhere(t, func(t *testing.T, p *place) {
+		reads := &pendingReads{}
+		p.stream.AddHook(reads)
+		take := func() []approvals.Nudge {
+			t.Helper()
+			ns, err := p.Nudges(t.Context(), "c", 1, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return ns
+		}
+		for i := range 20 {
+			p.park(t, request(fmt.Sprint(i), loose))
+			if len(take()) != 1 {
+				t.Fatal("a nudge is missing")
+			}
+		}
+		if n := reads.n.Load(); n > 5 { // one a second
+			t.Errorf("read %d times for 20 deliveries", n)
+		}
+		r := request(`"lost"`, loose)
+		p.park(t, r)
+		hidden := p.raw.XReadGroup(t.Context(), &redis.XReadGroupArgs{
+			Group: nudgeGroup, Consumer: "c", Streams: []string{p.k.outbox(), ">"}, Count: 1, Block: -1,
+		})
+		if err := hidden.Err(); err != nil {
+			t.Fatal(err)
+		}
+		ns, err := p.Nudges(t.Context(), "c", 10, 20*time.Second)
+		if err != nil || len(ns) != 1 || ns[0].ID != r.Envelope.OperationID {
+			t.Fatalf("got %v, %v", ns, err)
+		}
+	})
+}
+
+// pendingReads counts the reads of what is pending.
+type pendingReads struct{ n atomic.Int64 }
+
+func (h *pendingReads) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *pendingReads) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if args := cmd.Args(); cmd.Name() == "xreadgroup" && args[len(args)-1] != ">" {
+			h.n.Add(1)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h *pendingReads) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }

@@ -25,7 +25,7 @@ const longestBlock = time.Second
 type taken struct {
 	mu  sync.Mutex
 	ids map[string]bool      // stream + entry id
-	at  map[string]time.Time // stream + consumer → the last look at what others left; stream → at who they are
+	at  map[string]time.Time // what is looked at now and then → the last look
 }
 
 func newTaken() *taken { return &taken{ids: map[string]bool{}, at: map[string]time.Time{}} }
@@ -46,7 +46,7 @@ func (t *taken) drop(stream string, ids []string) {
 	}
 }
 
-// due tells whether it is time to look at what other consumers left behind.
+// due tells whether it is time for a look that is made every so often.
 func (t *taken) due(key string, every time.Duration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -55,6 +55,13 @@ func (t *taken) due(key string, every time.Duration) bool {
 	}
 	t.at[key] = time.Now()
 	return true
+}
+
+// overdue makes the next look due at once.
+func (t *taken) overdue(key string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.at, key)
 }
 
 func (s *Store) makeGroup(ctx context.Context, stream, group string) error {
@@ -101,6 +108,9 @@ func (s *Store) fetch(ctx context.Context, stream, group, consumer string, limit
 				continue
 			}
 		}
+		if err != nil {
+			s.taken.overdue("lost " + stream + consumer)
+		}
 		switch {
 		case err != nil && len(out) == 0:
 			return nil, unavailable("reading "+group, err)
@@ -112,8 +122,23 @@ func (s *Store) fetch(ctx context.Context, stream, group, consumer string, limit
 	}
 }
 
-// lost reads what is pending for the consumer and not in hand.
-func (s *Store) lost(ctx context.Context, stream, group, consumer string, limit int) ([]redis.XMessage, error) {
+// lostEvery is how often a consumer looks at what is pending for it. A delivery
+// whose loss was seen is looked for at once; one that go-redis retried by itself
+// is found by the next look.
+const lostEvery = time.Second
+
+// lost reads what is pending for the consumer and not in hand. The whole list of
+// what is pending is read for that, so it is not done for each delivery.
+func (s *Store) lost(ctx context.Context, stream, group, consumer string, limit int) (found []redis.XMessage, err error) {
+	look := "lost " + stream + consumer
+	if !s.taken.due(look, lostEvery) {
+		return nil, nil
+	}
+	defer func() {
+		if err != nil || len(found) >= limit { // there may be more
+			s.taken.overdue(look)
+		}
+	}()
 	var out []redis.XMessage
 	from := "0"
 	for {
