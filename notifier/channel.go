@@ -111,7 +111,9 @@ func Reasons() []Reason {
 type Fail struct {
 	Reason Reason
 	After  time.Duration // not before; 0 leaves it to the schedule
-	Final  bool          // trying again can't help until the approval changes
+	// Final: trying again can't help until the approval changes, or until a person
+	// puts it right; see Schedule.Mend.
+	Final bool
 	// Maybe is set when a post may have happened all the same.
 	Maybe bool
 	// Unsent is set when this delivery posted nothing itself; an earlier one

@@ -36,7 +36,7 @@ func (d *Dispatcher) plan(j *job, t approvals.Ticket, now time.Time) (todo *step
 			continue
 		}
 		trouble, troubled := j.trouble(t, channel)
-		at, never := d.due(j, s, trouble, t.Rev, now)
+		at, never := d.due(j, t, s, trouble, now)
 		if never {
 			continue
 		}
@@ -108,9 +108,16 @@ func (j *job) trouble(t approvals.Ticket, channel string) (approvals.Trouble, bo
 }
 
 // due says when a step may be taken.
-func (d *Dispatcher) due(j *job, s *step, last approvals.Trouble, rev uint64, now time.Time) (at time.Time, never bool) {
+func (d *Dispatcher) due(j *job, t approvals.Ticket, s *step, last approvals.Trouble, now time.Time) (at time.Time, never bool) {
+	rev := t.Rev
 	if last.Rev == rev && last.Final {
-		return time.Time{}, true
+		if !wantsCard(t.State) || !mendable(Reason(last.Reason)) {
+			return time.Time{}, true
+		}
+		// Somebody may have invited the bot, or started us with another token.
+		if again := last.At.Add(d.Schedule.mend(t)); again.After(now) {
+			return again, false
+		}
 	}
 	// A new version is news and is told at once, but not to a service that
 	// asked for a pause.

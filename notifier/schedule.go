@@ -17,6 +17,9 @@ type Schedule struct {
 	First   time.Duration // first ceiling; default 1 s
 	Pending time.Duration // limit while people wait for the card; default 30 s
 	Settled time.Duration // limit for news of what was decided; default 15 min
+	// Mend is how long a pending card waits after a final failure that a person can
+	// put right; default 1 min. That of an unknown outcome waits for Settled.
+	Mend time.Duration
 	// Tries bounds the deliveries of one settled version; default 60, which
 	// with the limit's default is about seven hours. A pending card is tried
 	// until its deadline, an unknown outcome until somebody resolves it.
@@ -36,6 +39,9 @@ func (s *Schedule) fill() {
 	}
 	if s.Settled <= 0 {
 		s.Settled = 15 * time.Minute
+	}
+	if s.Mend <= 0 {
+		s.Mend = time.Minute
 	}
 	if s.Tries <= 0 {
 		s.Tries = 60
@@ -63,6 +69,18 @@ func (s *Schedule) wait(t approvals.Ticket, tries int, after time.Duration) time
 func (s *Schedule) exhausted(t approvals.Ticket, tries int) bool {
 	return t.State != approvals.Pending && t.State != approvals.Unknown && tries >= s.Tries
 }
+
+// mend is the time after which a final failure is looked at again.
+func (s *Schedule) mend(t approvals.Ticket) time.Duration {
+	if t.State == approvals.Pending {
+		return s.Mend
+	}
+	return s.Settled
+}
+
+// mendable tells whether a person can put right what made a delivery fail for
+// good, without the approval changing.
+func mendable(r Reason) bool { return r == Auth || r == NoChannel || r == NotConfigured }
 
 func evenly(d time.Duration) time.Duration {
 	if d <= 0 {

@@ -120,28 +120,70 @@ func TestRetryAfter(t *testing.T) {
 func TestFinal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, slack, desk := newBook(), newBoard(t), newBoard(t)
-		slack.troubled(always(notifier.Fail{Reason: notifier.NoChannel, Final: true}))
+		slack.troubled(always(notifier.Fail{Reason: notifier.Payload, Final: true}))
 		defer run(t, b, notifier.Channels{"slack": slack, "ticket:desk": desk}, nil)()
-		b.set("a", parked("slack:C1", "ticket:desk", "ticket:none"))
+		b.set("a", parked("slack:C1", "ticket:desk"))
 		time.Sleep(time.Hour)
 		if len(slack.made("")) != 1 || desk.shows("a") != 1 || b.pending() != 0 {
 			t.Fatalf("%d tries, desk shows %d, %d nudges", len(slack.made("")), desk.shows("a"), b.pending())
 		}
-		reasons := map[string]string{}
-		for _, x := range b.ticket("a").Troubles {
-			if !x.Final {
-				t.Errorf("%+v is not final", x)
-			}
-			reasons[x.Channel] = x.Reason
-		}
-		if reasons["slack:C1"] != "channel" || reasons["ticket:none"] != "not_configured" || len(reasons) != 2 {
-			t.Errorf("troubles %v", reasons)
+		if x := b.ticket("a").Troubles; len(x) != 1 || !x[0].Final || x[0].Reason != "payload" {
+			t.Errorf("troubles %+v", x)
 		}
 		slack.troubled(nil)
 		b.set("a", nil) // a first of two votes
 		synctest.Wait()
 		if slack.shows("a") != 2 || desk.shows("a") != 2 {
 			t.Errorf("shows %d and %d", slack.shows("a"), desk.shows("a"))
+		}
+	})
+}
+
+// A card that people wait for is not lost to what a person can put right: a bot
+// that is not in the channel yet, a token that is replaced at a restart, a channel
+// that the next configuration knows.
+func TestMended(t *testing.T) {
+	for _, reason := range []notifier.Reason{notifier.NoChannel, notifier.Auth, notifier.NotConfigured} {
+		synctest.Test(t, func(t *testing.T) {
+			b, slack, desk := newBook(), newBoard(t), newBoard(t)
+			known := notifier.Channels{"slack": slack, "ticket:desk": desk}
+			if reason == notifier.NotConfigured {
+				delete(known, "slack")
+			} else {
+				slack.troubled(always(notifier.Fail{Reason: reason, Final: true}))
+			}
+			stop := run(t, b, known, nil)
+			b.set("a", parked("slack:C1", "ticket:desk"))
+			time.Sleep(10*time.Minute + time.Second)
+			if n := len(slack.made("")); n > 11 || desk.shows("a") != 1 {
+				t.Fatalf("%s: %d tries in ten minutes, desk shows %d", reason, n, desk.shows("a"))
+			}
+			if x := b.ticket("a").Troubles; len(x) != 1 || !x[0].Final || x[0].Reason != string(reason) {
+				t.Errorf("troubles %+v", x)
+			}
+			stop() // as for a new token
+			slack.troubled(nil)
+			defer run(t, b, notifier.Channels{"slack": slack, "ticket:desk": desk}, func(c *notifier.Config) { c.Owner = "d2" })()
+			time.Sleep(3 * time.Minute)
+			if slack.shows("a") != 1 || b.pending() != 0 {
+				t.Errorf("%s: shows %d, %d nudges", reason, slack.shows("a"), b.pending())
+			}
+		})
+	}
+}
+
+// What was decided is not told for ever where nobody can be told.
+func TestFinalNewsAreGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, slack := newBook(), newBoard(t)
+		defer run(t, b, notifier.Channels{"slack": slack}, nil)()
+		b.set("a", parked("slack:C1"))
+		synctest.Wait()
+		slack.troubled(always(notifier.Fail{Reason: notifier.NoChannel, Final: true}))
+		b.set("a", to(approvals.Denied))
+		time.Sleep(time.Hour)
+		if n := len(slack.made("")); n != 2 || b.pending() != 0 {
+			t.Errorf("%d calls, %d nudges", n, b.pending())
 		}
 	})
 }
