@@ -10,7 +10,8 @@ import (
 )
 
 // stopWithin bounds a clean stop: waiting callers are answered, a running call
-// is given time to end and to be recorded.
+// is given time to end and to be recorded. Upstreams that don't go may take some
+// seconds more; server/README.md says how long a supervisor should wait.
 const stopWithin = 30 * time.Second
 
 type serveCmd struct{}

@@ -82,11 +82,19 @@ type Daemon struct {
 	stopErr   error
 }
 
-// cleanup is one step of Stop; they run last in, first out.
+// cleanup is one step of Stop; they run last in, first out. One that drains waits
+// for others to end, and gets only a part of the time: what comes after it needs
+// some too.
 type cleanup struct {
-	name string
-	run  func(ctx context.Context) error
+	name   string
+	drains bool
+	run    func(ctx context.Context) error
 }
+
+// drainShare is the part of a stop's time that may be spent on waiting for
+// callers and running calls. The rest is for the loops, the upstreams and the
+// ledger.
+const drainShare = 2.0 / 3
 
 // New builds a daemon. On an error everything that was opened is closed again.
 func New(cfg *config.Config, opt Options) (*Daemon, error) {
@@ -106,14 +114,27 @@ func New(cfg *config.Config, opt Options) (*Daemon, error) {
 }
 
 func (d *Daemon) onStop(name string, run func(ctx context.Context) error) {
-	d.cleanups = append(d.cleanups, cleanup{name, run})
+	d.cleanups = append(d.cleanups, cleanup{name: name, run: run})
+}
+
+func (d *Daemon) onDrain(name string, run func(ctx context.Context) error) {
+	d.cleanups = append(d.cleanups, cleanup{name: name, drains: true, run: run})
 }
 
 func (d *Daemon) cleanup(ctx context.Context) error {
+	drain, cancel := ctx, context.CancelFunc(func() {})
+	if end, ok := ctx.Deadline(); ok {
+		drain, cancel = context.WithTimeout(ctx, time.Duration(float64(time.Until(end))*drainShare))
+	}
+	defer cancel()
 	var errs []error
 	for i := len(d.cleanups) - 1; i >= 0; i-- {
 		c := d.cleanups[i]
-		if err := c.run(ctx); err != nil {
+		in := ctx
+		if c.drains {
+			in = drain
+		}
+		if err := c.run(in); err != nil {
 			errs = append(errs, fmt.Errorf("stopping %s: %w", c.name, err))
 		}
 	}
@@ -200,8 +221,10 @@ func (d *Daemon) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	return d.edge.ServeStdio(ctx, in, out, action.Actor{ID: who.Actor, Roles: who.Roles, Owners: who.Owners, Auth: "none:stdio"})
 }
 
-// Stop ends everything. Waiting callers are answered; running calls have until
-// ctx ends. It may be called more than once.
+// Stop ends everything. Waiting callers are answered; running calls have two
+// thirds of the time that ctx leaves, and are recorded as unknown after that. The
+// upstreams, which are stopped at once and side by side, may take some seconds
+// beyond ctx. It may be called more than once.
 func (d *Daemon) Stop(ctx context.Context) error {
 	d.stopOnce.Do(func() {
 		d.stopErr = d.cleanup(ctx)

@@ -2,12 +2,14 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/countersign-mcp/countersign/approvals"
@@ -177,6 +179,7 @@ func (d *Daemon) openStore() error {
 }
 
 func (d *Daemon) openUpstreams() error {
+	d.onStop("the upstreams", d.closeUpstreams)
 	for name, u := range d.cfg.Upstreams {
 		env := map[string]string{}
 		for k, v := range u.Env {
@@ -189,9 +192,33 @@ func (d *Daemon) openUpstreams() error {
 			return err
 		}
 		d.upstreams[name] = up
-		d.onStop("upstream "+name, func(context.Context) error { return up.Close() })
 	}
 	return nil
+}
+
+// closeUpstreams stops them side by side: each may need its grace.
+func (d *Daemon) closeUpstreams(context.Context) error {
+	var ends []func() error
+	for name, u := range d.upstreams {
+		ends = append(ends, func() error {
+			if err := u.Close(); err != nil {
+				return fmt.Errorf("upstream %s: %w", name, err)
+			}
+			return nil
+		})
+	}
+	return together(ends)
+}
+
+// together does all at once and waits for all.
+func together(what []func() error) error {
+	errs := make([]error, len(what))
+	var all sync.WaitGroup
+	for i, do := range what {
+		all.Go(func() { errs[i] = do() })
+	}
+	all.Wait()
+	return errors.Join(errs...)
 }
 
 func (d *Daemon) openGate() error {
@@ -215,7 +242,7 @@ func (d *Daemon) openGate() error {
 	d.runner = newRunner(d.store.ToRun, g.RunApproved, d.storeSeen.Load, d.log)
 	// The loops go on while calls finish: a caller may be waiting for one of them.
 	d.onStop("the loops", d.stopLoops)
-	d.onStop("the gate", g.Close)
+	d.onDrain("the gate", g.Close)
 	return nil
 }
 
@@ -249,7 +276,7 @@ func (d *Daemon) openEdge() error {
 			ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelWarn),
 		})
 	}
-	d.onStop("the MCP edge", edge.Close)
+	d.onDrain("the MCP edge", edge.Close)
 	return nil
 }
 
@@ -257,7 +284,7 @@ func (d *Daemon) openEdge() error {
 func (d *Daemon) serve(name string, s *http.Server) {
 	s.Addr = name
 	d.servers = append(d.servers, s)
-	d.onStop(name+" server", func(ctx context.Context) error {
+	d.onDrain(name+" server", func(ctx context.Context) error {
 		if err := s.Shutdown(ctx); err != nil {
 			return s.Close()
 		}
@@ -340,7 +367,7 @@ func (d *Daemon) openHooks() error {
 		return err
 	}
 	d.hooks = hooks
-	d.onStop("replies", hooks.Close)
+	d.onDrain("replies", hooks.Close)
 	d.serve(listenWebhook, webhook.NewServer(hooks.Handler(), d.log))
 	d.serve(listenAdmin, webhook.NewServer(hooks.AdminHandler(), d.log))
 	return nil
