@@ -26,9 +26,10 @@ type runner struct {
 	log   *slog.Logger
 
 	slots chan struct{} // one for each run under way
-	runs  sync.WaitGroup
 
 	mu     sync.Mutex
+	runs   sync.WaitGroup // grows under mu only, and not once ended
+	ended  bool           // the loop ends: nothing more is begun
 	inHand map[string]bool
 	told   map[string]bool // that do not verify, and were logged
 }
@@ -40,12 +41,16 @@ func newRunner(toRun func(context.Context) ([]string, error), run func(context.C
 	}
 }
 
-// loop looks until ctx ends, then waits for what it began.
+// loop looks until ctx ends, then waits for what was begun. Hints may come
+// meanwhile and later; they begin nothing any more.
 func (r *runner) loop(ctx context.Context) error {
 	for ctx.Err() == nil {
 		r.look(ctx)
 		rest(ctx, runnerEvery)
 	}
+	r.mu.Lock()
+	r.ended = true
+	r.mu.Unlock()
 	r.runs.Wait()
 	return nil
 }
@@ -87,22 +92,24 @@ func (r *runner) begin(ctx context.Context, id string) {
 		<-r.slots
 		return
 	}
-	r.runs.Go(func() {
+	go func() {
+		defer r.runs.Done()
 		defer func() { <-r.slots }()
 		defer r.leave(id)
 		if err := r.run(ctx, id); errors.Is(err, approvals.Forged) && r.first(id) {
 			r.log.Error("an approved call is not run: its record does not verify", "approval", id, "error", err)
 		}
-	})
+	}()
 }
 
 func (r *runner) take(id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.inHand[id] {
+	if r.ended || r.inHand[id] {
 		return false
 	}
 	r.inHand[id] = true
+	r.runs.Add(1)
 	return true
 }
 

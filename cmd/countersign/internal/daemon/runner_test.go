@@ -114,6 +114,37 @@ func TestAFullRunnerEnds(t *testing.T) {
 	<-ended
 }
 
+// Hints that come while the runner ends, and after, begin nothing that outlives
+// it: the store is closed then.
+func TestNothingOutlivesARunner(t *testing.T) {
+	var running sync.WaitGroup
+	d := &desk{ran: map[string]int{}, fail: func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() }}
+	for range 50 {
+		r := newRunner(d.toRun, d.run, seen, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(t.Context())
+		running.Go(func() {
+			for i := range 20 {
+				r.hint(ctx, fmt.Sprint(i))
+			}
+		})
+		ended := make(chan struct{})
+		go func() { _ = r.loop(ctx); close(ended) }()
+		cancel()
+		<-ended
+		r.mu.Lock()
+		left := len(r.inHand)
+		r.mu.Unlock()
+		if left != 0 {
+			t.Fatalf("%d runs are under way after the end", left)
+		}
+		r.hint(ctx, "late")
+		if d.count("late") != 0 {
+			t.Fatal("a late hint began a run")
+		}
+		running.Wait()
+	}
+}
+
 func TestBackoff(t *testing.T) {
 	for failures, want := range map[int]time.Duration{
 		0: time.Second, 1: time.Second, 2: 2 * time.Second, 4: 8 * time.Second, 7: time.Minute, 1000: time.Minute,
