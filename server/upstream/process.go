@@ -26,6 +26,9 @@ type process struct {
 	state  string        // how it exited; read it after exited is closed
 
 	closeIn sync.Once
+
+	mu     sync.Mutex
+	waited bool // the pid may be another's by now
 }
 
 // startProcess starts the child on an OS thread that stays locked until the
@@ -45,7 +48,7 @@ func startProcess(cfg Config) (*process, error) {
 		if err != nil {
 			return
 		}
-		err = cmd.Wait()
+		err = p.wait(cmd)
 		if cmd.ProcessState == nil {
 			p.state = fmt.Sprint(err)
 		} else {
@@ -124,21 +127,44 @@ func environ(own map[string]string) []string {
 
 func (p *process) closeStdin() { p.closeIn.Do(func() { p.stdin.Close() }) }
 
+// wait waits for the child, and ends what it leaves behind in its group. Until it
+// was waited for its pid is nobody else's, so that is the last moment to do so.
+func (p *process) wait(cmd *exec.Cmd) error {
+	if !awaitExit(p.pid) {
+		err := cmd.Wait()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.waited = true
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_ = kill(-p.pid, syscall.SIGKILL)
+	p.waited = true
+	return cmd.Wait()
+}
+
+var kill = syscall.Kill
+
 // signal reaches the whole group: a server started through npx or a shell is a
-// grandchild.
-func (p *process) signal(s syscall.Signal) { _ = syscall.Kill(-p.pid, s) }
+// grandchild. Once the child was waited for no group is surely its own.
+func (p *process) signal(s syscall.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.waited {
+		_ = kill(-p.pid, s)
+	}
+}
 
 // stop ends the child in the order that MCP asks for, and returns when it has
 // been waited for.
 func (p *process) stop(grace time.Duration) {
 	p.closeStdin()
 	if p.within(grace) {
-		p.signal(syscall.SIGKILL) // what it left behind in its group
 		return
 	}
 	p.signal(syscall.SIGTERM)
 	if p.within(grace) {
-		p.signal(syscall.SIGKILL)
 		return
 	}
 	p.signal(syscall.SIGKILL)
