@@ -52,6 +52,7 @@ const (
 	CauseForged        = "forged"         // void: the stored votes don't verify
 	CauseActor         = "actor_changed"  // void: the actor may no longer call this
 	CauseNeverStarted  = "never_started"  // not_run: the owner died before it wrote exec_start
+	CauseUnclearClaim  = "unclear_claim"  // not_run: the store gave no clear reply to the claim, so nothing was started
 	CauseOverslept     = "overslept"      // not_run: the owner slept past its lease before forwarding
 	CauseNotSent       = "not_sent"       // not_run: the upstream could not be reached at all
 	CauseOwnerLost     = "owner_lost"     // unknown: the lease ended and the owner did not return

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,11 +25,19 @@ type Dead struct {
 	ID    string
 	files []*os.File
 
-	once    sync.Once
-	err     error
-	started map[string]bool
-	results map[string]string
+	mu   sync.Mutex
+	err  error           // nothing they say can be relied on
+	seen map[string]*ran // what was loaded
 }
+
+// ran is what is said of one operation.
+type ran struct {
+	started bool
+	end     *End
+}
+
+// End is what an operation's result record says.
+type End struct{ Status, ErrorType string }
 
 // Adopt takes the ledgers in dir whose processes are dead and that were written
 // to within AdoptWithin. Those of living processes, this one included, and
@@ -113,37 +122,55 @@ func take(path string) (*os.File, bool, error) {
 	return f, true, nil
 }
 
-// Load reads the files; Started and Result do it when it was not done. An error
-// means that what they say can't be relied on: nothing may be settled by it.
-func (d *Dead) Load() error {
-	d.once.Do(func() {
-		d.started, d.results = map[string]bool{}, map[string]string{}
-		if d.err != nil {
-			return
-		}
-		for _, f := range d.files {
-			if _, err := f.Seek(0, io.SeekStart); err != nil {
-				d.err = err
-				return
-			}
-			if _, err := scanLines(f, d.note); err != nil {
-				d.err = err
-				return
-			}
-		}
-	})
-	return d.err
+// Load reads the files once for these operations, and keeps nothing of others: a
+// ledger may be long. Started and Result do it where it was not done. An error
+// means that what the files say can't be relied on: nothing may be settled by it.
+func (d *Dead) Load(ids ...string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.load(ids...)
 }
 
-// note keeps what is said of executions. A result without a start before it is no
-// execution's: it is the answer to a call that was refused.
-func (d *Dead) note(line []byte) {
-	op := pick(line, operationKey)
-	switch {
-	case bytes.Contains(line, startMark):
-		d.started[op] = true
-	case bytes.Contains(line, resultMark) && d.started[op]:
-		d.results[op] = pick(line, statusKey)
+// load is Load with d.mu held.
+func (d *Dead) load(ids ...string) error {
+	want := map[string]*ran{}
+	for _, id := range ids {
+		if d.seen[id] == nil {
+			want[id] = &ran{}
+		}
+	}
+	if d.err != nil || len(want) == 0 {
+		return d.err
+	}
+	for _, f := range d.files {
+		if _, d.err = f.Seek(0, io.SeekStart); d.err != nil {
+			return d.err
+		}
+		if _, d.err = scanLines(f, func(line []byte) { note(want, line) }); d.err != nil {
+			return d.err
+		}
+	}
+	if d.seen == nil {
+		d.seen = want
+	} else {
+		maps.Copy(d.seen, want)
+	}
+	return nil
+}
+
+// note keeps what is said of the executions that are asked for. A result without a
+// start before it is no execution's: it is the answer to a call that was refused.
+func note(want map[string]*ran, line []byte) {
+	start, result := bytes.Contains(line, startMark), bytes.Contains(line, resultMark)
+	if !start && !result {
+		return
+	}
+	switch op := want[pick(line, operationKey)]; {
+	case op == nil:
+	case start:
+		op.started = true
+	case op.started:
+		op.end = &End{Status: pick(line, statusKey), ErrorType: pick(line, errorKey)}
 	}
 }
 
@@ -151,19 +178,19 @@ func (d *Dead) note(line []byte) {
 // can't be read it is true: better an unknown outcome than a call taken for one
 // that never ran.
 func (d *Dead) Started(id string) bool {
-	if d.Load() != nil {
-		return true
-	}
-	return d.started[id]
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.load(id) != nil || d.seen[id].started
 }
 
-// Result is the status that the operation's result record carries.
-func (d *Dead) Result(id string) (status string, ok bool) {
-	if d.Load() != nil {
-		return "", false
+// Result is what the operation's result record says; false when there is none.
+func (d *Dead) Result(id string) (End, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.load(id) != nil || d.seen[id].end == nil {
+		return End{}, false
 	}
-	status, ok = d.results[id]
-	return status, ok
+	return *d.seen[id].end, true
 }
 
 // Release gives the lock up.

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -26,7 +27,7 @@ func TestDeadTellsHowFarItCame(t *testing.T) {
 	}
 	d := dead[0]
 	defer d.Release()
-	if err := d.Load(); err != nil {
+	if err := d.Load("judged", "open", "done"); err != nil {
 		t.Fatal(err)
 	}
 	for id, want := range map[string]struct {
@@ -39,9 +40,40 @@ func TestDeadTellsHowFarItCame(t *testing.T) {
 		"never":   {false, ""},
 		"refused": {true, ""},
 	} {
-		status, ok := d.Result(id)
-		if d.Started(id) != want.started || status != want.status || ok != (want.status != "") {
-			t.Errorf("%s: started %t, result %q %t", id, d.Started(id), status, ok)
+		end, ok := d.Result(id)
+		if d.Started(id) != want.started || end.Status != want.status || ok != (want.status != "") {
+			t.Errorf("%s: started %t, result %q %t", id, d.Started(id), end.Status, ok)
+		}
+	}
+}
+
+// A dead ledger may be long: of the operations that nobody asks for nothing is kept,
+// and what a result says of its failure is.
+func TestDeadKeepsOnlyWhatIsAskedFor(t *testing.T) {
+	dir := t.TempDir()
+	l := mustOpen(t, dir, create)
+	for i := range 300 {
+		id := fmt.Sprint(i)
+		mustAppend(t, l, start(id), Record{Event: Result, OperationID: id, Status: StatusNotRun, ErrorType: "overslept"})
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dead, err := Adopt(dir)
+	if err != nil || len(dead) != 1 {
+		t.Fatalf("Adopt = %v, %v", dead, err)
+	}
+	d := dead[0]
+	defer d.Release()
+	if err := d.Load("7", "299"); err != nil {
+		t.Fatal(err)
+	}
+	if len(d.seen) != 2 {
+		t.Errorf("%d operations are held for 2", len(d.seen))
+	}
+	for _, id := range []string{"7", "299", "8"} { // the last one is read now
+		if end, ok := d.Result(id); !ok || end != (End{StatusNotRun, "overslept"}) || !d.Started(id) {
+			t.Errorf("%s: %+v, %t, started %t", id, end, ok, d.Started(id))
 		}
 	}
 }
@@ -61,7 +93,7 @@ func TestUnreadableDeadCountsAsStarted(t *testing.T) {
 	if !dead[0].Started("x") {
 		t.Error("an operation in a file that can't be read was called never started")
 	}
-	if _, ok := dead[0].Result("x"); ok || dead[0].Load() == nil {
+	if _, ok := dead[0].Result("x"); ok || dead[0].Load("y") == nil {
 		t.Error("a file that can't be read gave a result")
 	}
 }
@@ -126,7 +158,7 @@ func TestAdoptNeedsEveryPart(t *testing.T) {
 				t.Fatalf("Adopt = %v, %v", dead, err)
 			}
 			defer dead[0].Release()
-			if err := dead[0].Load(); (err == nil) != tt.whole {
+			if err := dead[0].Load("early"); (err == nil) != tt.whole {
 				t.Errorf("Load: %v", err)
 			}
 			if !dead[0].Started("early") || !dead[0].Started("late") {

@@ -80,6 +80,7 @@ var (
 	recoverMark  = []byte(`"event":"recovered"`)
 	operationKey = []byte(`"operation_id":"`)
 	statusKey    = []byte(`"status":"`)
+	errorKey     = []byte(`"error_type":"`)
 	fileKey      = []byte(`"file":"`)
 	hashKey      = []byte(`"sha256":"`)
 )

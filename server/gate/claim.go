@@ -182,7 +182,7 @@ func (g *Gate) claim(ctx context.Context, c *claimed) error {
 		// Also where it is told as used: the claim may be ours, and its lease over.
 		// Another's is left alone by the nonce.
 		g.finishLater(approvals.Grant{ID: c.parked.ID, Nonce: nonce, Owner: g.ledger.ID()},
-			approvals.Outcome{State: approvals.NotRun, Cause: approvals.CauseNeverStarted})
+			approvals.Outcome{State: approvals.NotRun, Cause: approvals.CauseUnclearClaim})
 	}
 	if isFinal(err) {
 		return errSettled

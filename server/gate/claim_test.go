@@ -227,6 +227,9 @@ func TestClaimWithoutAClearReplyIsGivenBack(t *testing.T) {
 		t.Errorf("got %v", s)
 	}
 	b.eventually("it is given back", func() bool { return b.ticket(tk.ID).State == approvals.NotRun })
+	if got := b.ticket(tk.ID).Cause; got != approvals.CauseUnclearClaim {
+		t.Errorf("the cause is %q", got)
+	}
 	if b.dir.Calls() != nil {
 		t.Error("it ran on a claim that nobody confirmed")
 	}

@@ -102,6 +102,8 @@ type Gate struct {
 	lists    singleflight.Group
 	listings sync.Map // Upstream → *catalogue, the last one
 	settled  sync.Map // approval id → true: its dead owner's ledger says that nobody can know
+	// approval id → how its claim is to be settled: on the ledger, and not yet in the store
+	recovered sync.Map
 
 	life context.Context // ends with Close; background work lives by it
 	stop context.CancelFunc

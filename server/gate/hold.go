@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/countersign-mcp/countersign/approvals"
@@ -16,22 +17,34 @@ type desk struct {
 	touched  time.Time
 }
 
-const (
-	maxDesks = 10_000
-	deskAge  = 25 * time.Hour
-)
+// maxDesks bounds what is remembered. Those where somebody waits are bounded by
+// the edge, and stay.
+const maxDesks = 10_000
+
+// clear makes room when there is none: the eighth that was not touched for the
+// longest goes, so that it is not done for each newcomer. What is lost with a desk is
+// the advice to collect less often. g.mu is held.
+func (g *Gate) clear() {
+	if len(g.desks) < maxDesks {
+		return
+	}
+	var idle []string
+	for id, d := range g.desks {
+		if d.waiters == 0 {
+			idle = append(idle, id)
+		}
+	}
+	slices.SortFunc(idle, func(a, b string) int { return g.desks[a].touched.Compare(g.desks[b].touched) })
+	for _, id := range idle[:min(len(idle), maxDesks/8)] {
+		delete(g.desks, id)
+	}
+}
 
 // at returns the desk of an approval. g.mu is held.
 func (g *Gate) at(id string) *desk {
 	d := g.desks[id]
 	if d == nil {
-		if len(g.desks) >= maxDesks {
-			for old, d := range g.desks {
-				if d.waiters == 0 && time.Since(d.touched) > deskAge {
-					delete(g.desks, old)
-				}
-			}
-		}
+		g.clear()
 		d = &desk{}
 		g.desks[id] = d
 	}
@@ -80,11 +93,17 @@ func (g *Gate) collected(id string) int {
 	return 0
 }
 
+// forget drops the desk of an approval that is over. Where somebody still waits, the
+// last one to rise does it.
 func (g *Gate) forget(id string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if d := g.desks[id]; d != nil && d.waiters == 0 {
+	switch d := g.desks[id]; {
+	case d == nil:
+	case d.waiters == 0:
 		delete(g.desks, id)
+	default:
+		d.collects = 0
 	}
 }
 
@@ -152,6 +171,7 @@ func (k *call) watch(wait context.Context, t approvals.Ticket) (Answer, approval
 		}
 		switch {
 		case r.ending != nil:
+			k.g.forget(t.ID)
 			return k.take(r, t), t
 		case r.stuck != nil:
 			return k.pending(wait, t, r.stuck), t

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,7 +44,11 @@ func (g *Gate) settle(ctx context.Context, d *ledger.Dead) error {
 	if len(grants) == 0 {
 		return nil
 	}
-	if err := d.Load(); err != nil {
+	ids := make([]string, len(grants))
+	for i, c := range grants {
+		ids[i] = c.ID
+	}
+	if err := d.Load(ids...); err != nil {
 		return err
 	}
 	var errs []error
@@ -57,21 +62,19 @@ func (g *Gate) settleOne(ctx context.Context, d *ledger.Dead, grant approvals.Gr
 	end, status := verdictOf(d, grant.ID)
 	if end.State == approvals.Unknown && grant.Ticket.State == approvals.Unknown {
 		g.settled.Store(grant.ID, true)
+		g.recovered.Delete(grant.ID)
 		return nil // settled before, and it waits for a person
 	}
-	r := ledger.Record{
-		Event: ledger.Recovered, OperationID: grant.ID, Status: status, ErrorType: end.Cause, File: d.ID,
-		Server: ledger.Clean(grant.Ticket.Server), Tool: ledger.Clean(grant.Ticket.Tool),
-		Actor:    ledger.Clean(grant.Ticket.Actor),
-		Approval: &ledger.Approval{ID: grant.ID, State: string(end.State), Cause: end.Cause},
-	}
-	if err := g.write(ctx, r); err != nil {
+	if err := g.recordRecovery(ctx, d, grant, end, status); err != nil {
 		return err
 	}
 	err := g.insist(ctx, func(ctx context.Context) error {
 		_, err := g.store.Finish(ctx, grant, end)
 		return err
 	})
+	if err == nil || isFinal(err) {
+		g.recovered.Delete(grant.ID)
+	}
 	if isFinal(err) {
 		g.log.Warn("a claim of a dead process is settled already", "approval", grant.ID, "error", err)
 		return nil
@@ -82,16 +85,37 @@ func (g *Gate) settleOne(ctx context.Context, d *ledger.Dead, grant approvals.Gr
 	return err
 }
 
+// recordRecovery writes how a claim is settled, before it is. A store that can't be
+// told has it tried again, and the record is there already then.
+func (g *Gate) recordRecovery(ctx context.Context, d *ledger.Dead, grant approvals.Grant, end approvals.Outcome, status string) error {
+	now := string(end.State) + " " + end.Cause
+	if before, ok := g.recovered.Load(grant.ID); ok && before == now {
+		return nil
+	}
+	r := ledger.Record{
+		Event: ledger.Recovered, OperationID: grant.ID, Status: status, ErrorType: end.Cause, File: d.ID,
+		Server: ledger.Clean(grant.Ticket.Server), Tool: ledger.Clean(grant.Ticket.Tool),
+		Actor:    ledger.Clean(grant.Ticket.Actor),
+		Approval: &ledger.Approval{ID: grant.ID, State: string(end.State), Cause: end.Cause},
+	}
+	if err := g.write(ctx, r); err != nil {
+		return err
+	}
+	g.recovered.Store(grant.ID, now)
+	return nil
+}
+
 // verdictOf says what a dead process's ledger knows of a claim.
 func verdictOf(d *ledger.Dead, id string) (approvals.Outcome, string) {
-	if status, ok := d.Result(id); ok {
+	if end, ok := d.Result(id); ok {
+		status := end.Status
 		switch status {
 		case ledger.StatusOK:
 			return approvals.Outcome{State: approvals.Succeeded, Cause: approvals.CauseBodyLost}, status
 		case ledger.StatusToolError, ledger.StatusProtocolError:
 			return approvals.Outcome{State: approvals.Failed, Cause: approvals.CauseBodyLost}, status
 		case ledger.StatusNotRun:
-			return approvals.Outcome{State: approvals.NotRun, Cause: approvals.CauseNotSent}, status
+			return approvals.Outcome{State: approvals.NotRun, Cause: cmp.Or(end.ErrorType, approvals.CauseNotSent)}, status
 		}
 		return approvals.Outcome{State: approvals.Unknown, Cause: approvals.CauseNoAnswer}, status
 	}

@@ -56,6 +56,8 @@ func TestRecoverSettlesTheClaimsOfTheDead(t *testing.T) {
 		claim("4", start, end("tool_error")).ID: {approvals.Failed, approvals.CauseBodyLost},
 		claim("5", start, end("not_run")).ID:    {approvals.NotRun, approvals.CauseNotSent},
 		claim("6", start, end("timeout")).ID:    {approvals.Unknown, approvals.CauseNoAnswer},
+		claim("7", start, ledger.Record{Event: ledger.Result, Status: "not_run", ErrorType: "overslept"}).ID: {
+			approvals.NotRun, approvals.CauseOverslept},
 	}
 	if err := b.Recover(t.Context()); err != nil {
 		t.Fatal(err)
@@ -102,7 +104,7 @@ func TestRecoverSettlesTheClaimsOfTheDead(t *testing.T) {
 			n[r.Status]++
 		}
 	}
-	if diff := cmp.Diff(map[string]int{"not_run": 2, "unknown": 1, "timeout": 1, "ok": 1, "tool_error": 1}, n); diff != "" {
+	if diff := cmp.Diff(map[string]int{"not_run": 3, "unknown": 1, "timeout": 1, "ok": 1, "tool_error": 1}, n); diff != "" {
 		t.Errorf("recovered records: %s", diff)
 	}
 	if b.dir.Calls() != nil {

@@ -171,6 +171,8 @@ func sayNotRun(cause string) string {
 	switch cause {
 	case approvals.CauseNeverStarted:
 		return "the gate stopped before it was sent."
+	case approvals.CauseUnclearClaim:
+		return "the store gave no clear reply before it was sent."
 	case approvals.CauseOverslept:
 		return "the gate was held up for too long before it was sent."
 	case approvals.CauseNotSent:
