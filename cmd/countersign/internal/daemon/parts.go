@@ -150,6 +150,7 @@ func (d *Daemon) openListeners() error {
 }
 
 func (d *Daemon) openStore() error {
+	silenceRedis()
 	opt := store.Options{
 		URL: d.cfg.Redis.URL.Reveal(), Namespace: d.cfg.Redis.Namespace, Ring: d.ring, Log: d.log, Owner: d.ledger.ID(),
 		// What a dead process had taken off the outbox is due again when its
