@@ -254,7 +254,7 @@ func TestRefusalStyleError(t *testing.T) {
 				}
 			}
 			for range 2 { // told now, and told again
-				res := collect(t, c, id)
+				res := comeBack(t, c, id)
 				var e struct {
 					Message string
 					Data    struct {

@@ -34,7 +34,7 @@ func TestKeyRotation(t *testing.T) {
 	r.approve(r.cardOf(2).TS)
 	done := waiting(t, send(t, c, `{"n":3}`, testservers.Extra{}))
 	r.approve(r.cardOf(3).TS)
-	if res := collect(t, c, done); !runs(res) {
+	if res := comeBack(t, c, done); !runs(res) {
 		t.Fatalf("%s", res.Body)
 	}
 	a.stop()
@@ -47,7 +47,7 @@ func TestKeyRotation(t *testing.T) {
 	}
 	r.approve(old.TS)
 	for n, id := range map[int]string{1: asked, 2: agreed, 3: done} {
-		if res := collect(t, c, id); !runs(res) {
+		if res := comeBack(t, c, id); !runs(res) {
 			t.Errorf("n=%d: %s", n, res.Body)
 		}
 		if got := r.ran(n); got != 1 {
@@ -66,7 +66,7 @@ func TestKeyRotation(t *testing.T) {
 		t.Errorf("the same call is %s now, not %s", id, fresh)
 	}
 	r.approve(card.TS)
-	if res := collect(t, c, fresh); !runs(res) || r.ran(4) != 1 {
+	if res := comeBack(t, c, fresh); !runs(res) || r.ran(4) != 1 {
 		t.Errorf("ran %d times; %s", r.ran(4), res.Body)
 	}
 	if len(r.cards(1)) != 1 || len(r.cards(4)) != 1 {
@@ -113,7 +113,7 @@ func TestKeyLost(t *testing.T) {
 	if out, code := a.operate("list", "--all"); code != 0 || !strings.Contains(out, id) {
 		t.Errorf("exit %d: %s", code, out)
 	}
-	if res := collect(t, c, id); !runs(res) || r.ran(3) != 1 {
+	if res := comeBack(t, c, id); !runs(res) || r.ran(3) != 1 {
 		t.Errorf("ran %d times; %s", r.ran(3), res.Body)
 	}
 	// The same call is another question now, which is asked.
@@ -127,7 +127,7 @@ func TestKeyLost(t *testing.T) {
 	c = a.client(testservers.Legacy)
 	r.approve(old.TS)
 	for n, id := range map[int]string{1: asked, 2: agreed} {
-		if res := collect(t, c, id); !runs(res) || r.ran(n) != 1 {
+		if res := comeBack(t, c, id); !runs(res) || r.ran(n) != 1 {
 			t.Errorf("n=%d ran %d times with its key back: %s", n, r.ran(n), res.Body)
 		}
 	}

@@ -52,7 +52,7 @@ func TestMaskedArgument(t *testing.T) {
 	if len(inRedis) < 1000 {
 		t.Fatalf("Redis has only %d bytes of it", len(inRedis))
 	}
-	if res := collect(t, c, id); !runs(res) {
+	if res := comeBack(t, c, id); !runs(res) {
 		t.Errorf("the caller got %s", res.Body)
 	}
 	r.settled(card.TS, "It ran")
