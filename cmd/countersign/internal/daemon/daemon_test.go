@@ -108,7 +108,6 @@ tickets: {desk: {inbound: {scheme: standard-webhooks, secrets: [%s]}}}
 
 // asked is where links of the scene's policy go.
 type asked struct {
-	mu   sync.Mutex
 	once sync.Once
 	got  chan struct{} // closed at the first
 }

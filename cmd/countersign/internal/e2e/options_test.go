@@ -20,7 +20,7 @@ func TestRunOnApprove(t *testing.T) {
 	a := r.start("a", "")
 	b := r.start("b", "")
 	c := a.client(testservers.Legacy)
-	const many = 8
+	const many = 4
 	var ids [many]string
 	for n := range many {
 		ids[n] = waiting(t, send(t, c, fmt.Sprintf(`{"n":%d}`, n), testservers.Extra{}))
@@ -237,7 +237,9 @@ func TestRefusalStyleError(t *testing.T) {
 		return strings.Replace(config, "\nmcp:\n", "\nmcp:\n  refusal_style: error\n", 1)
 	}})
 	g := r.start("a", "")
-	for i, c := range []*testservers.HTTP{g.client(testservers.Legacy), g.client(testservers.Modern)} {
+	together(t, []testservers.Era{testservers.Legacy, testservers.Modern}, func(e testservers.Era) string { return string(e) }, func(t *testing.T, i int, era testservers.Era) {
+		g := g.on(t)
+		c := g.client(era)
 		for j, end := range []struct {
 			status string
 			steps  [][]string
@@ -271,7 +273,7 @@ func TestRefusalStyleError(t *testing.T) {
 				told(t, e.Message, "Not an argument error; do not vary the call.")
 			}
 		}
-	}
+	})
 	r.judge(2, "in the end (the ones that crashed)")
 	r.verify()
 }
