@@ -268,10 +268,10 @@ func TestNewClosesWhatItOpened(t *testing.T) {
 			s.Admin = taken(s.t)
 			return func() { s.Admin = "127.0.0.1:0" }
 		}, "admin"},
-		"no Redis URL": {func(s *scene) func() {
-			s.Store = `redis: {url: "http://127.0.0.1:1"}`
+		"a Redis that may lose claims": {func(s *scene) func() {
+			s.Store = `redis: {url: "redis://127.0.0.1:1/0?master_name=m"}`
 			return func() { s.Store = "store: ephemeral" }
-		}, "redis"},
+		}, "accept_lost_claims"},
 		"a callback's secret that is none": {func(s *scene) func() {
 			good := s.Callback
 			s.Callback = "whsec_short"
