@@ -143,6 +143,8 @@ func because(cause string) string {
 		return ": the caller may no longer ask for this"
 	case approvals.CauseNeverStarted:
 		return ": the process ended before it began"
+	case approvals.CauseUnclearClaim:
+		return ": the store did not say clearly whether it may run"
 	case approvals.CauseOverslept:
 		return ": the process was held up too long before sending it"
 	case approvals.CauseNotSent:
