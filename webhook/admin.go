@@ -18,7 +18,7 @@ const (
 	listDefault  = 50
 	listMax      = 500
 	personKey    = "countersign.person"
-	adminNoToken = "send an operator's token: Authorization: Bearer …"
+	adminNoToken = "send an operator's token (Authorization: Bearer …), one whose SHA-256 is under admin.tokens"
 )
 
 // requireToken lets nobody past without a token of a person who is configured:

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -37,7 +38,7 @@ func NewClient(adminURL, token string) (*Client, error) {
 		return nil, errors.New("the admin address must be https, since a token goes there")
 	}
 	if token == "" {
-		return nil, errors.New("there is no operator's token; set COUNTERSIGN_ADMIN_TOKEN")
+		return nil, errors.New("there is no operator's token; put one whose SHA-256 is under admin.tokens into COUNTERSIGN_ADMIN_TOKEN")
 	}
 	hc := &http.Client{Timeout: 30 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return &Client{base: u, token: token, http: hc}, nil
@@ -113,7 +114,11 @@ func (c *Client) do(ctx context.Context, method string, body any, q url.Values, 
 		req.Header.Set("Content-Type", "application/json")
 	}
 	resp, err := c.http.Do(req)
-	if err != nil {
+	var dial *net.OpError
+	switch {
+	case errors.As(err, &dial) && dial.Op == "dial":
+		return fmt.Errorf("no gate answers at %s: %w; is it running, and is this its admin.listen?", c.base.Host, dial.Err)
+	case err != nil:
 		return fmt.Errorf("asking %s: %w", c.base.Host, err)
 	}
 	defer resp.Body.Close()

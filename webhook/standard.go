@@ -23,7 +23,7 @@ const (
 
 var webhookID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 
-var errWeakSecret = errors.New("a secret is base64 of at least 24 random bytes")
+var errWeakSecret = errors.New("a secret is base64 of at least 24 random bytes, for example from: openssl rand -base64 32")
 
 // standardVerifier checks Standard Webhooks signatures.
 type standardVerifier struct{ secrets [][]byte }

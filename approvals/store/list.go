@@ -76,7 +76,7 @@ func (s *Store) readAll(ctx context.Context, ids []string, states []approvals.St
 			out = append(out, t)
 		case errors.Is(err, approvals.NotFound):
 		case errors.Is(err, approvals.Forged):
-			s.opt.Log.Error("an approval is left out of a list: it does not verify", "approval", id, "error", err)
+			s.opt.Log.Error("an approval is left out of a list: it does not verify; it was changed, or its key is not in keys.current and keys.previous", "approval", id, "error", err)
 		default:
 			return nil, err
 		}

@@ -18,7 +18,7 @@ import (
 const tokenVariable = "COUNTERSIGN_ADMIN_TOKEN"
 
 type approvalsCmd struct {
-	Admin string `help:"The gate's admin listener. The token is in $COUNTERSIGN_ADMIN_TOKEN." default:"http://127.0.0.1:8091" placeholder:"URL"`
+	Admin string `help:"The gate's admin listener; http://127.0.0.1:8091 unless given. An operator's token is read from $COUNTERSIGN_ADMIN_TOKEN." default:"http://127.0.0.1:8091" placeholder:"URL"`
 	JSON  bool   `help:"Print JSON."`
 
 	List    approvalsList    `cmd:"" help:"List approvals: what is waiting, or all."`

@@ -78,12 +78,26 @@ func parseAndRun(ctx context.Context, parser *kong.Kong, c *cli, args []string, 
 	}()
 	k, err := parser.Parse(args)
 	if err != nil {
-		fmt.Fprintf(term.err, "countersign: %v\nSee: countersign --help\n", err)
+		fmt.Fprintf(term.err, "countersign: %v\nSee: %s --help\n", err, wrongCommand(err))
 		return exitUsage
 	}
 	k.BindTo(ctx, (*context.Context)(nil))
 	k.Bind(term, &c.common)
 	return exitCode(k.Run(), term)
+}
+
+// wrongCommand is the command that could not be read, as far as it was known.
+func wrongCommand(err error) string {
+	name := "countersign"
+	var p *kong.ParseError
+	if errors.As(err, &p) && p.Context != nil {
+		for _, step := range p.Context.Path {
+			if step.Command != nil {
+				name += " " + step.Command.Name
+			}
+		}
+	}
+	return name
 }
 
 func exitCode(err error, term terminal) int {

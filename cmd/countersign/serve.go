@@ -14,7 +14,13 @@ import (
 // seconds more; server/README.md says how long a supervisor should wait.
 const stopWithin = 30 * time.Second
 
+// needs is what both ways to run a gate have in common.
+const needs = "Needs a configuration (see: countersign config --defaults), a policy and a Redis, or store: ephemeral."
+
 type serveCmd struct{}
+
+// Help says what it needs.
+func (serveCmd) Help() string { return needs }
 
 // Run serves until it is told to stop or something essential fails.
 func (serveCmd) Run(ctx context.Context, term terminal, c *common) error {
@@ -53,6 +59,11 @@ func finish(ctx context.Context, d *daemon.Daemon) error {
 }
 
 type stdioCmd struct{}
+
+// Help says what it needs.
+func (stdioCmd) Help() string {
+	return "The client starts it as its MCP server. mcp.stdio.actor says who calls. " + needs
+}
 
 // Run serves one client on standard input and output until it closes its end.
 func (stdioCmd) Run(ctx context.Context, term terminal, c *common) error {

@@ -56,7 +56,7 @@ func (l *loader) route(k, v *yaml.Node) approvals.Route {
 			r.Approvers = l.named(n, "approvers", approver, "ana, group:ops or slack-group:S0ONCALL")
 		},
 		"channels": func(n *yaml.Node) {
-			r.Channels = l.named(n, "channels", channel, "slack:C0OPS, ticket:jira or link:ana")
+			r.Channels = l.named(n, "channels", channel, "slack:C… with the channel's id")
 		},
 		"quorum":          func(n *yaml.Node) { r.Quorum = l.whole(n, "quorum", 1) },
 		"timeout":         func(n *yaml.Node) { r.Timeout = l.duration(n, "timeout") },

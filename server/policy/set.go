@@ -57,7 +57,7 @@ func (s *Set) Bind(upstreams []string) error {
 	}
 	for _, e := range slices.Concat(s.denied, s.tools) {
 		if !slices.ContainsFunc(upstreams, e.pattern.coversServer) {
-			s.warns = append(s.warns, fmt.Sprintf("line %d: no upstream is called as in %s", e.line, e.pattern.text))
+			s.warns = append(s.warns, fmt.Sprintf("line %d: %s is for no configured upstream", e.line, e.pattern.text))
 		}
 	}
 	return nil

@@ -119,6 +119,7 @@ func TestRefused(t *testing.T) {
 		"public_url userinfo":  {`webhook: {public_url: "https://a:b@acme.test"}`, "not a plain URL"},
 		"store and redis":      {"store: ephemeral", "exclude each other"},
 		"slack without secret": {"slack: {bot_token: xoxb-1}", "no click can be trusted"},
+		"slack user's token":   {"slack: {bot_token: xoxp-1}", "begins with xoxb-"},
 		"group of a stranger":  {"groups: {ops: [eve]}", "group ops lists eve"},
 		"two with one actor":   {"people: {a: {actors: [x]}, b: {actors: [x]}}", "actor x belongs to both"},
 		"person's unknown key": {"people: {a: {jira: x}}", "people.a.jira"},

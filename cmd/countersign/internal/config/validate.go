@@ -19,6 +19,7 @@ var (
 	hexDigest    = regexp.MustCompile(`^[0-9a-f]{64}$`)
 	upstreamName = regexp.MustCompile(`^[a-z0-9-]+$`)
 	slackUser    = regexp.MustCompile(`^[UW][A-Z0-9]+$`)
+	redisURL     = regexp.MustCompile(`^(rediss?|unix)://.`)
 	namespace    = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,64}$`)
 )
 
@@ -136,6 +137,9 @@ func (c *Config) validateStore(bad report) {
 	if c.Keys.Current.IsZero() {
 		bad("keys.current: is empty; make a key with: countersign keygen")
 	}
+	if raw := c.Redis.URL.Reveal(); raw != "" && !redisURL.MatchString(raw) {
+		bad("redis.url: is not a URL like redis://127.0.0.1:6379/0; rediss:// for TLS") // it is not repeated: it may hold a password
+	}
 	if !namespace.MatchString(c.Redis.Namespace) {
 		bad("redis.namespace: %q may hold letters, digits and _ . : - only", c.Redis.Namespace)
 	}
@@ -212,15 +216,18 @@ func (c *Config) Roster() (*approvals.Roster, error) {
 
 func (c *Config) validateTold(bad report) {
 	if s := c.Slack; s != nil {
-		if s.BotToken.IsZero() {
+		switch token := s.BotToken.Reveal(); {
+		case token == "":
 			bad("slack.bot_token: is empty; it begins with xoxb-")
+		case strings.HasPrefix(token, "xoxp-") || strings.HasPrefix(token, "xapp-"):
+			bad("slack.bot_token: is not the bot's token, which begins with xoxb-; copy the Bot User OAuth Token")
 		}
 		if len(s.SigningSecrets) == 0 {
 			bad("slack.signing_secrets: is empty; without one no click can be trusted")
 		}
 		for i, secret := range s.SigningSecrets {
 			if len(secret.Reveal()) < 16 {
-				bad("slack.signing_secrets[%d]: is too short to be one", i)
+				bad("slack.signing_secrets[%d]: is too short; copy the Signing Secret from the app's Basic Information", i)
 			}
 		}
 		if s.APIURL != "" {

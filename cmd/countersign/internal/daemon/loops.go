@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/countersign-mcp/countersign/approvals/store"
+	"github.com/countersign-mcp/countersign/notifier"
 )
 
 const (
@@ -119,7 +120,12 @@ func (d *Daemon) identify(ctx context.Context) error {
 			d.log.Info("Slack knows us", "team", id.TeamID, "app", id.AppID)
 			return nil
 		}
-		d.log.Warn("Slack does not tell who we are; clicks are not taken yet", "error", err)
+		msg := "Slack does not tell who we are; clicks are not taken yet"
+		var f *notifier.Fail
+		if errors.As(err, &f) && f.Reason == notifier.Auth {
+			msg = "Slack refuses slack.bot_token; put the right one there and restart"
+		}
+		d.log.Warn(msg, "error", err)
 		rest(ctx, wait)
 		wait = min(2*wait, identifyMax)
 	}

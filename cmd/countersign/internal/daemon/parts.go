@@ -54,7 +54,7 @@ func (d *Daemon) openRules() error {
 func ring(cfg *config.Config) (*keys.Ring, error) {
 	current, err := keys.ParseSecret(cfg.Keys.Current.Reveal())
 	if err != nil {
-		return nil, fmt.Errorf("keys.current: %w; make one with: countersign keygen", err)
+		return nil, fmt.Errorf("keys.current: %w", err)
 	}
 	var previous []keys.Secret
 	for i, s := range cfg.Keys.Previous {

@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -37,6 +38,9 @@ func Check(cfg *config.Config) (*policy.Set, error) {
 func loadPolicy(cfg *config.Config, links bool) (*policy.Set, error) {
 	path := cfg.PolicyPath()
 	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("reading the policy: there is no %s; server/policy/README.md shows how to write one", path)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the policy: %w", err)
 	}
@@ -98,10 +102,10 @@ func checkChannels(r approvals.Route, roster *approvals.Roster, cfg *config.Conf
 				return fmt.Errorf("route %s: channel %s: %s is not under people", r.Name, c, name)
 			}
 			if !links {
-				return fmt.Errorf("route %s: channel %s: links are handed out by the demo only in this release; use slack:C", r.Name, c)
+				return fmt.Errorf("route %s: channel %s: links are handed out by the demo only in this release; write slack:C…", r.Name, c)
 			}
 		default:
-			return fmt.Errorf("route %s: channel %s is not in this release; known: slack:C", r.Name, c)
+			return fmt.Errorf("route %s: channel %s is not in this release; write slack:C…", r.Name, c)
 		}
 	}
 	return nil

@@ -139,7 +139,7 @@ func within(deadline time.Time) string {
 	if left <= 0 {
 		return ""
 	}
-	return " until " + deadline.Local().Format("15:04:05") + ", for " + strings.Replace(left.String(), "m0s", "m", 1)
+	return " until " + deadline.Local().Format("15:04:05") + " (" + strings.Replace(left.String(), "m0s", "m", 1) + ")"
 }
 
 // judge compares what the agent was told with what was asked for and with the
