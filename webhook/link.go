@@ -228,8 +228,8 @@ func (s *Server) nonceFits(o opened, nonce string) bool {
 		slices.Equal(f[:5], []string{"v1", o.hash, o.ticket.ID, o.ticket.Bound, o.ticket.ShownDigest})
 }
 
-// linkGone answers for every link that leads nowhere: unknown, used and expired
-// ones look the same to the byte.
+// linkGone answers for every link that leads nowhere: unknown and outlived ones
+// look the same to the byte.
 func (s *Server) linkGone(c echo.Context) error {
 	s.cfg.Observe("link", "gone")
 	return s.sendMessage(c, http.StatusNotFound, "Nothing here", "This link is not valid, or not any more.")
