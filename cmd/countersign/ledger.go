@@ -19,7 +19,7 @@ type ledgerVerifyCmd struct {
 
 // Help lists the exit codes.
 func (ledgerVerifyCmd) Help() string {
-	return "Exit code: 0 all files hold, 1 tampered with, 3 a torn last line (a crash), 4 usage."
+	return "It can't see that whole lines were cut from the end: compare the number of records or the head with a copy. Exit code: 0 all files hold, 1 tampered with, 3 a torn last line (a crash), 4 usage."
 }
 
 // Run prints what was found in each file.
