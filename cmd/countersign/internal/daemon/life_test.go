@@ -307,12 +307,7 @@ func TestStdioNeedsAnActor(t *testing.T) {
 	cfg.MCP.Stdio.Actor = ""
 	o := s.options(newAsked())
 	o.Stdio = true
-	d, err := New(cfg, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.stop(d)
-	if err := d.ServeStdio(t.Context(), strings.NewReader(""), io.Discard); err == nil || !strings.Contains(err.Error(), "mcp.stdio.actor") {
+	if _, err := New(cfg, o); err == nil || !strings.Contains(err.Error(), "mcp.stdio.actor") {
 		t.Errorf("%v", err)
 	}
 }

@@ -39,6 +39,9 @@ func (d *Daemon) openRules() error {
 	if d.ring, err = ring(d.cfg); err != nil {
 		return err
 	}
+	if d.opt.Stdio && d.cfg.MCP.Stdio.Actor == "" {
+		return errors.New("mcp.stdio.actor is empty: say who calls over standard input")
+	}
 	if d.roster, err = d.cfg.Roster(); err != nil {
 		return err
 	}

@@ -80,10 +80,32 @@ func checkApprovers(r approvals.Route, roster *approvals.Roster, cfg *config.Con
 			}
 		}
 	}
-	if len(roster.SlackGroups(r.Approvers)) > 0 && cfg.Slack == nil {
+	fromSlack := len(roster.SlackGroups(r.Approvers)) > 0
+	if fromSlack && cfg.Slack == nil {
 		return fmt.Errorf("route %s: its approvers are a Slack group, and slack is not configured", r.Name)
 	}
+	if n := people(r.Approvers, roster); !fromSlack && n < r.Quorum {
+		return fmt.Errorf("route %s: quorum is %d, and its approvers are %d different people at most", r.Name, r.Quorum, n)
+	}
 	return nil
+}
+
+// people counts the different people in a list of approvers, without those that
+// only Slack knows.
+func people(approvers []string, roster *approvals.Roster) int {
+	all := map[string]bool{}
+	for _, a := range approvers {
+		name, isGroup := strings.CutPrefix(a, "group:")
+		if !isGroup {
+			all[a] = true
+			continue
+		}
+		members, _ := roster.Members(name)
+		for _, m := range members {
+			all[m] = true
+		}
+	}
+	return len(all)
 }
 
 func checkChannels(r approvals.Route, roster *approvals.Roster, cfg *config.Config, links bool) error {
