@@ -29,7 +29,8 @@ type refusal struct {
 	reason  string // for the caller, from a closed set
 	rule    string // id of the rule that said no, where one may be told
 	message string
-	detail  string // for the ledger alone, where it may know more
+	detail  string        // for the ledger alone, where it may know more
+	after   time.Duration // when the same call may be made again; 0 when that is not known
 }
 
 func (r refusal) answer() Answer {
@@ -37,6 +38,9 @@ func (r refusal) answer() Answer {
 	data = action.SetMember(data, "reason", quote(r.reason))
 	if r.rule != "" {
 		data = action.SetMember(data, "rule", quote(r.rule))
+	}
+	if r.after > 0 {
+		data = action.SetMember(data, "retry_after_ms", strconv.AppendInt(nil, r.after.Milliseconds()+1, 10))
 	}
 	return Answer{Error: &Error{Code: r.code, Message: r.message, Data: data}}
 }

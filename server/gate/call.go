@@ -49,6 +49,9 @@ func (g *Gate) Call(ctx context.Context, r Request) Answer {
 	}
 	switch k.verdict.Effect {
 	case policy.Allow:
+		if no := k.limited(); no != nil {
+			return k.refuse(ctx, *no)
+		}
 		return k.runAllowed(ctx)
 	case policy.Review:
 		return k.review(ctx)

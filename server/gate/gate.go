@@ -60,6 +60,8 @@ type State struct {
 	Policy    *policy.Set // bound to the upstreams' names
 	Roster    *approvals.Roster
 	Upstreams map[string]Upstream
+
+	limiter *policy.Limiter // of Policy; nil limits nothing
 }
 
 // Settings are the numbers of the configuration. Zero values mean the defaults.
@@ -147,6 +149,11 @@ func (g *Gate) Load(s State) {
 	}
 	if s.Policy == nil {
 		s.Policy = new(policy.Set) // lists nothing, so denies everything
+	}
+	if was := g.state.Load(); was != nil && was.Policy == s.Policy {
+		s.limiter = was.limiter // the same policy goes on counting
+	} else {
+		s.limiter = policy.NewLimiter(s.Policy.Limits(), time.Now)
 	}
 	old := g.state.Swap(&s)
 	if old == nil {

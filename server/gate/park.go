@@ -37,7 +37,7 @@ func (k *call) review(ctx context.Context) Answer {
 		return k.noLedger(err)
 	}
 	fault.Point("park.before")
-	t, fresh, err := k.park(ctx, p)
+	t, fresh, err := k.parkWithin(ctx, p)
 	if err != nil {
 		return k.notParked(err)
 	}
@@ -188,6 +188,9 @@ func every(routes []approvals.Route, want string, of func(approvals.Route) strin
 // recovery would believe it.
 func (k *call) notParked(err error) Answer {
 	no := refusal{code: codeInternal, reason: "store_unavailable", message: sayNoStore}
+	if over := (*overLimit)(nil); errors.As(err, &over) {
+		no = over.no
+	}
 	if c, ok := approvals.AsConflict(err); ok {
 		switch c {
 		case approvals.NotFound: // nothing to attach to, and nobody to tell of a new one

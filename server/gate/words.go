@@ -23,6 +23,7 @@ const (
 	sayNoStore    = "This call needs a person's approval, and approvals can't be kept at the moment. Nothing was run; try again later."
 	sayNotParked  = "This call needs a person's approval, and it could not be asked for. Nothing was run."
 	sayNoNotifier = "This call needs a person's approval, and nobody can be told of it at the moment. Nothing was run; try again later."
+	sayLimited    = "Too many calls of this kind were made in a short time. Nothing was run; it may be called again in about %s."
 	sayTooMany    = "Too many calls wait for approval already. Nothing was run; wait until some of them are decided."
 	sayRequester  = "This call needs the approval of someone other than its requester, and the gate does not know which person you act for. Nothing was run; ask whoever runs the gate to list this actor under people."
 	sayTooBig     = "The call is too long for one that needs approval: its arguments and the rest of its params are more than %d bytes. Nothing was run."

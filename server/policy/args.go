@@ -3,9 +3,10 @@ package policy
 import (
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/countersign-mcp/countersign/approvals/action"
 )
@@ -16,6 +17,18 @@ type argRule struct {
 	name    string
 	pointer string // of the argument, as in reason ids
 	checks  []check
+	line    int
+}
+
+// judge is what is wrong with the argument, without its value; "" when nothing
+// is. nil is an absent one.
+func (r *argRule) judge(raw json.RawMessage) string {
+	for _, c := range r.checks {
+		if why := c.judge(raw); why != "" {
+			return why
+		}
+	}
+	return ""
 }
 
 // check looks at one argument. raw is nil when the argument is absent. It returns
@@ -24,9 +37,9 @@ type check interface {
 	judge(raw json.RawMessage) string
 }
 
-func newArgRule(name string, checks ...check) argRule {
-	escaped := strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
-	return argRule{name: name, pointer: "/" + escaped, checks: checks}
+// newArgRule takes the argument's name as it stands in the file.
+func newArgRule(name *yaml.Node, checks ...check) argRule {
+	return argRule{name: name.Value, pointer: "/" + escapePointer(name.Value), checks: checks, line: name.Line}
 }
 
 // required refuses an argument that is absent or null.
@@ -42,39 +55,16 @@ func (required) judge(raw json.RawMessage) string {
 // typed refuses a value of another type. Absent passes.
 type typed struct{ want string }
 
-var types = []string{"string", "number", "integer", "boolean", "array", "object"}
+var jsonTypes = []string{"string", "number", "integer", "boolean", "array", "object"}
 
 func (c typed) judge(raw json.RawMessage) string {
-	if raw == nil || c.want == action.TypeOf(raw) || c.want == "integer" && action.TypeOf(raw) == "number" && integral(string(raw)) {
+	if raw == nil || c.want == action.TypeOf(raw) || c.want == "integer" && action.TypeOf(raw) == "number" && newDecimal(string(raw)).integral() {
 		return ""
 	}
 	if strings.ContainsAny(c.want[:1], "aio") {
 		return "is not an " + c.want
 	}
 	return "is not a " + c.want
-}
-
-// integral tells whether a number literal has a whole value, by its digits: no
-// float is involved, so none is rounded.
-func integral(literal string) bool {
-	mantissa, exponent, _ := strings.Cut(strings.ToLower(literal), "e")
-	whole, fraction, _ := strings.Cut(strings.TrimPrefix(mantissa, "-"), ".")
-	fraction = strings.TrimRight(fraction, "0")
-	digits := strings.TrimLeft(whole+fraction, "0")
-	if digits == "" {
-		return true // zero
-	}
-	shift := 0
-	if exponent != "" {
-		e, err := strconv.Atoi(exponent)
-		if err != nil { // beyond any number of digits that fits a message
-			return !strings.HasPrefix(exponent, "-")
-		}
-		shift = e
-	}
-	// value = digits × 10^(shift − len(fraction))
-	trailing := len(digits) - len(strings.TrimRight(digits, "0"))
-	return shift-len(fraction)+trailing >= 0
 }
 
 // length bounds a string in code points, both ends included. It refuses what is

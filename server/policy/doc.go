@@ -6,7 +6,8 @@
 // never skipped. [Set.Judge] combines what it finds as deny over review over
 // allow; a tool that is not listed is denied, and so is everything that can't be
 // judged. What an upstream says about its own tools (annotations) has no part in
-// a decision.
+// a decision. [Set.Explain] is the same judgement with all its steps, [Set.Test]
+// judges the file's own cases, and a [Limiter] counts what [Set.Limits] limit.
 //
 // [Set.Shows] answers another question, whether a tool may be listed, by a walk
 // of its own: a fault in one of the two gates is not a fault in the other.
@@ -38,14 +39,22 @@ func (e Effect) String() string {
 	return "deny"
 }
 
-// Facts are what a call is judged on.
+// Facts are what a call is judged on. Whoever fills them in vouches for them:
+// roles, labels and evidence are taken as given.
 type Facts struct {
 	Call action.Call
+
+	// Labels say where the values of the arguments come from, by JSON pointer
+	// (RFC 6901); "" is the session. A value without a label counts as "unknown".
+	Labels map[string][]string
+	// Evidence names what was looked up before the call.
+	Evidence []string
 }
 
-// Reason is one thing that spoke for an effect. ID is "tool:PATTERN",
-// "args:/pointer", "tier:NAME" or "unlisted". Text is for people, and never holds
-// a value of the call.
+// Reason is one thing that spoke for an effect. ID is the id of a rule (also when
+// it could not be judged, which denies), "tool:PATTERN", "args:/pointer",
+// "tier:NAME" or "unlisted". Text is for people, and never holds a value of the
+// call.
 type Reason struct {
 	ID     string
 	Effect Effect

@@ -191,6 +191,11 @@ func field(n *yaml.Node, key string) *yaml.Node {
 
 // mapping calls each for every member; what names the mapping for messages.
 func (l *loader) mapping(n *yaml.Node, what string, each func(k, v *yaml.Node)) {
+	l.pairs(n, what, false, each)
+}
+
+// pairs is mapping, but that it takes "" for a key where empty says so.
+func (l *loader) pairs(n *yaml.Node, what string, empty bool, each func(k, v *yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
 		l.fail(n, "%s is a mapping", what)
 		return
@@ -198,7 +203,7 @@ func (l *loader) mapping(n *yaml.Node, what string, each func(k, v *yaml.Node)) 
 	lines := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := n.Content[i], n.Content[i+1]
-		if k.Kind != yaml.ScalarNode || k.ShortTag() != "!!str" || k.Value == "" {
+		if k.Kind != yaml.ScalarNode || k.ShortTag() != "!!str" || k.Value == "" && !empty {
 			l.fail(k, "a key of %s is a string; put it in quotes", what)
 			continue
 		}

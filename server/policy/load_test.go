@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestLoadErrors(t *testing.T) {
@@ -81,6 +82,87 @@ func TestLoadErrors(t *testing.T) {
 		{"hex length", head + "tools: {desk/a: {tier: read, args: {x: {max_len: 0x10}}}}\n", 2, "max_len"},
 		{"lengths crossed", head + "tools: {desk/a: {tier: read, args: {x: {min_len: 3, max_len: 2}}}}\n", 2, "no string"},
 		{"required text", head + "tools: {desk/a: {tier: read, args: {x: {required: \"true\"}}}}\n", 2, "true or false"},
+		{"min text", head + "tools: {desk/a: {tier: read, args: {x: {min: \"1\"}}}}\n", 2, "min is a number"},
+		{"min hex", head + "tools: {desk/a: {tier: read, args: {x: {min: 0x10}}}}\n", 2, "min is a number"},
+		{"min octal", head + "tools: {desk/a: {tier: read, args: {x: {min: 010}}}}\n", 2, "min is a number"},
+		{"min with an underscore", head + "tools: {desk/a: {tier: read, args: {x: {min: 1_000}}}}\n", 2, "min is a number"},
+		{"min infinite", head + "tools: {desk/a: {tier: read, args: {x: {min: .inf}}}}\n", 2, "min is a number"},
+		{"max NaN", head + "tools: {desk/a: {tier: read, args: {x: {max: .nan}}}}\n", 2, "max is a number"},
+		{"max null", head + "tools: {desk/a: {tier: read, args: {x: {max: }}}}\n", 2, "max is a number"},
+		{"bounds crossed", head + "tools: {desk/a: {tier: read, args: {x: {min: 0.2, max: 1e-1}}}}\n", 2, "no number"},
+		{"min of a string", head + "tools: {desk/a: {tier: read, args: {x: {type: string, min: 1}}}}\n", 2, "min is for numbers"},
+		{"min and max_len", head + "tools: {desk/a: {tier: read, args: {x: {min: 1, max_len: 2}}}}\n", 2, "can't be both"},
+		{"pattern of a number", head + "tools: {desk/a: {tier: read, args: {x: {type: number, pattern: a}}}}\n", 2, "pattern is for strings"},
+		{"pattern", head + "tools: {desk/a: {tier: read, args: {x: {pattern: 'a)|(b'}}}}\n", 2, "pattern: "},
+		{"pattern with a look ahead", head + "tools: {desk/a: {tier: read, args: {x: {pattern: '(?=a)'}}}}\n", 2, "pattern: "},
+		{"pattern too large", head + "tools: {desk/a: {tier: read, args: {x: {pattern: '(a{1000}){1000}'}}}}\n", 2, "pattern: "},
+		{"one_of empty", head + "tools: {desk/a: {tier: read, args: {x: {one_of: []}}}}\n", 2, "one_of"},
+		{"one_of text", head + "tools: {desk/a: {tier: read, args: {x: {one_of: a}}}}\n", 2, "one_of"},
+		{"one_of null", head + "tools: {desk/a: {tier: read, args: {x: {one_of: [a, null]}}}}\n", 2, "one_of"},
+		{"one_of a date", head + "tools: {desk/a: {tier: read, args: {x: {one_of: [2026-01-01]}}}}\n", 2, "one_of"},
+		{"one_of twice", head + "tools: {desk/a: {tier: read, args: {x: {one_of: [1, 1.0]}}}}\n", 2, "twice"},
+		{"one_of of another type", head + "tools: {desk/a: {tier: read, args: {x: {type: string, one_of: [1]}}}}\n", 2, "the type is string"},
+		{"one_of of no integer", head + "tools: {desk/a: {tier: read, args: {x: {type: integer, one_of: [1.5]}}}}\n", 2, "the type is integer"},
+		{"within relative", head + "tools: {desk/a: {tier: read, args: {x: {within: workspace}}}}\n", 2, "not an absolute path"},
+		{"within with a slash", head + "tools: {desk/a: {tier: read, args: {x: {within: /workspace/}}}}\n", 2, "not a plain path"},
+		{"within nothing", head + "tools: {desk/a: {tier: read, args: {x: {within: []}}}}\n", 2, "empty"},
+		{"hosts nothing", head + "tools: {desk/a: {tier: read, args: {x: {hosts: []}}}}\n", 2, "empty"},
+		{"hosts a URL", head + "tools: {desk/a: {tier: read, args: {x: {hosts: ['https://a.test']}}}}\n", 2, "not a host"},
+		{"hosts a star", head + "tools: {desk/a: {tier: read, args: {x: {hosts: ['*']}}}}\n", 2, "not a host"},
+		{"hosts a star inside", head + "tools: {desk/a: {tier: read, args: {x: {hosts: ['a.*.test']}}}}\n", 2, "not a host"},
+		{"hosts upper-case", head + "tools: {desk/a: {tier: read, args: {x: {hosts: [A.test]}}}}\n", 2, "not a host"},
+		{"rules a mapping", head + "tools: {desk/a: read}\nrules: {a: b}\n", 3, "rules is a list"},
+		{"rule a text", head + "tools: {desk/a: read}\nrules: [a]\n", 3, "mapping"},
+		{"rule key misspelt", head + "tools: {desk/a: read}\nrules: [{id: r, efect: deny, reason: x}]\n", 3, "efect"},
+		{"rule without id", head + "tools: {desk/a: read}\nrules: [{effect: deny, reason: x}]\n", 3, "no id"},
+		{"rule without effect", head + "tools: {desk/a: read}\nrules: [{id: r, reason: x}]\n", 3, "no effect"},
+		{"rule without reason", head + "tools: {desk/a: read}\nrules: [{id: r, effect: deny}]\n", 3, "no reason"},
+		{"rule that allows", head + "tools: {desk/a: read}\nrules: [{id: r, effect: allow, reason: x}]\n", 3, "deny, review"},
+		{"rule twice", head + "tools: {desk/a: read}\nrules:\n  - {id: r, effect: deny, reason: x}\n  - {id: r, effect: deny, reason: x}\n", 5, "twice"},
+		{"rule called unlisted", head + "tools: {desk/a: read}\nrules: [{id: unlisted, effect: deny, reason: x}]\n", 3, "can't be a rule's id"},
+		{"rule called as a tier", head + "tools: {desk/a: read}\nrules: [{id: \"tier:read\", effect: deny, reason: x}]\n", 3, "can't be a rule's id"},
+		{"rule of no tools", head + "tools: {desk/a: read}\nrules: [{id: r, tools: [], effect: deny, reason: x}]\n", 3, "none"},
+		{"rule of a bad pattern", head + "tools: {desk/a: read}\nrules: [{id: r, tools: [cancel], effect: deny, reason: x}]\n", 3, "UPSTREAM/TOOL"},
+		{"rule on no route", head + "tools: {desk/a: read}\nrules: [{id: r, effect: review, reason: x}]\n", 3, "does not exist"},
+		{"rule on another route", head + "tools: {desk/a: read}\nrules: [{id: r, effect: review, route: ops, reason: x}]\nroutes: {default: {approvers: [ana]}}\n", 3, "ops, which does not exist"},
+		{"rule that denies on a route", head + "tools: {desk/a: read}\nrules: [{id: r, effect: deny, route: default, reason: x}]\nroutes: {default: {approvers: [ana]}}\n", 3, "asks nobody"},
+		{"when empty", head + "tools: {desk/a: read}\nrules: [{id: r, effect: deny, when: '', reason: x}]\n", 3, "empty"},
+		{"when a flag", head + "tools: {desk/a: read}\nrules: [{id: r, effect: deny, when: true, reason: x}]\n", 3, "quotes"},
+		{"when no expression", head + "tools: {desk/a: read}\nrules: [{id: r, effect: deny, when: 'args.x >', reason: x}]\n", 3, "Syntax error"},
+		{"when of a name that isn't", head + "tools: {desk/a: read}\nrules: [{id: r, effect: deny, when: 'arg.x > 5', reason: x}]\n", 3, "undeclared reference to 'arg'"},
+		{"when of a member that isn't", head + "tools: {desk/a: read}\nrules: [{id: r, effect: deny, when: 'actor.rolez == []', reason: x}]\n", 3, "undeclared reference"},
+		{"when of a function that isn't", head + "tools: {desk/a: read}\nrules: [{id: r, effect: deny, when: 'label(\"/x\") == []', reason: x}]\n", 3, "undeclared reference to 'label'"},
+		{"when of types", head + "tools: {desk/a: read}\nrules: [{id: r, effect: deny, when: 'tier == 5', reason: x}]\n", 3, "no matching overload"},
+		{"when a number", head + "tools: {desk/a: read}\nrules: [{id: r, effect: deny, when: '1 + 1', reason: x}]\n", 3, "gives int, not true or false"},
+		{"when an argument", head + "tools: {desk/a: read}\nrules: [{id: r, effect: deny, when: args.flag, reason: x}]\n", 3, "compare it"},
+		{"when of no pointer", head + "tools: {desk/a: read}\nrules: [{id: r, effect: deny, when: 'labels(\"to\") == []', reason: x}]\n", 3, "not a JSON pointer"},
+		{"when of a bad regex", head + "tools: {desk/a: read}\nrules: [{id: r, effect: deny, when: 'tool.matches(\"(\")', reason: x}]\n", 3, "matches"},
+		{"when below its key", head + "tools: {desk/a: read}\nrules:\n  - id: r\n    effect: deny\n    reason: x\n    when: |\n      tier == \"read\" &&\n      arg.x > 5\n", 9, "undeclared reference to 'arg'"},
+		{"when too long", head + "tools: {desk/a: read}\nrules: [{id: r, effect: deny, reason: x, when: '" + strings.Repeat("tier == tier && ", 300) + "true'}]\n", 3, "when of the rule r"},
+		{"when too deep", head + "tools: {desk/a: read}\nrules: [{id: r, effect: deny, reason: x, when: '" + strings.Repeat("(", 1000) + "true" + strings.Repeat(")", 1000) + "'}]\n", 3, "when of the rule r"},
+		{"limits a mapping", head + "limits: {a: b}\n", 2, "limits is a list"},
+		{"limit without a rate", head + "limits: [{match: \"*\", per: actor, burst: 2}]\n", 2, "no rate"},
+		{"limit of a rate that isn't", head + "limits: [{match: \"*\", per: actor, rate: 60/min, burst: 2}]\n", 2, "60/m"},
+		{"limit of no calls", head + "limits: [{match: \"*\", per: actor, rate: 0/m, burst: 2}]\n", 2, "60/m"},
+		{"limit of no burst", head + "limits: [{match: \"*\", per: actor, rate: 6/m, burst: 0}]\n", 2, "burst"},
+		{"limit of a large burst", head + "limits: [{match: \"*\", per: actor, rate: 6/m, burst: 1000001}]\n", 2, "burst"},
+		{"limit for all", head + "limits: [{match: \"*\", per: all, rate: 6/m, burst: 1}]\n", 2, "per is actor"},
+		{"limit on a tier that isn't", head + "limits: [{match: tier.wirte, per: actor, rate: 6/m, burst: 1}]\n", 2, "wirte"},
+		{"limit on no tool", head + "limits: [{match: cancel, per: actor, rate: 6/m, burst: 1}]\n", 2, "UPSTREAM/TOOL"},
+		{"cases a mapping", head + "cases: {a: b}\n", 2, "cases is a list"},
+		{"case without a name", head + "cases: [{call: {tool: desk/a}, want: deny}]\n", 2, "no name"},
+		{"case without a call", head + "cases: [{name: x, want: deny}]\n", 2, "no call"},
+		{"case without a wish", head + "cases: [{name: x, call: {tool: desk/a}}]\n", 2, "no want"},
+		{"case of another wish", head + "cases: [{name: x, call: {tool: desk/a}, want: ask}]\n", 2, "want is"},
+		{"case of no tool", head + "cases: [{name: x, call: {args: {}}, want: deny}]\n", 2, "no tool"},
+		{"case of a bare tool", head + "cases: [{name: x, call: {tool: a}, want: deny}]\n", 2, "UPSTREAM/TOOL"},
+		{"case key misspelt", head + "cases: [{name: x, call: {tool: desk/a}, wants: deny}]\n", 2, "wants"},
+		{"case with routes that denies", head + "cases: [{name: x, call: {tool: desk/a}, want: deny, routes: [default]}]\n", 2, "only a review"},
+		{"case with a date", head + "cases: [{name: x, call: {tool: desk/a, args: {d: 2026-01-01}}, want: deny}]\n", 2, "quotes"},
+		{"case with a hex number", head + "cases: [{name: x, call: {tool: desk/a, args: {d: 0x10}}, want: deny}]\n", 2, "not JSON"},
+		{"case with an argument twice", head + "cases: [{name: x, call: {tool: desk/a, args: {d: 1, d: 2}}, want: deny}]\n", 2, "twice"},
+		{"case with a bad pointer", head + "cases: [{name: x, call: {tool: desk/a, labels: {to: [user]}}, want: deny}]\n", 2, "JSON pointer"},
+		{"v1 with rules", "{\"version\":1,\n\"rules\":[]}", 2, "rules"},
 		{"title open", head + "tools: {desk/a: {tier: read, title: \"Pay {amount\"}}\n", 2, "title"},
 		{"title closed", head + "tools: {desk/a: {tier: read, title: \"Pay amount}\"}}\n", 2, "title"},
 		{"title nested", head + "tools: {desk/a: {tier: read, title: \"Pay {{amount}}\"}}\n", 2, "title"},
@@ -120,19 +202,11 @@ func TestNotSupportedYet(t *testing.T) {
 	for _, tc := range []struct {
 		key, text string
 	}{
-		{"rules", "rules: []"},
-		{"limits", "limits: []"},
-		{"cases", "cases: []"},
 		{"methods", "methods: []"},
 		{"observe", "observe: true"},
 		{"ask_reason", "tools: {desk/a: {tier: read, ask_reason: true}}"},
 		{"verify", "tools: {desk/a: {tier: read, verify: {}}}"},
-		{"min", "tools: {desk/a: {tier: read, args: {x: {min: 1}}}}"},
-		{"max", "tools: {desk/a: {tier: read, args: {x: {max: 1}}}}"},
-		{"pattern", "tools: {desk/a: {tier: read, args: {x: {pattern: a}}}}"},
-		{"one_of", "tools: {desk/a: {tier: read, args: {x: {one_of: [a]}}}}"},
-		{"within", "tools: {desk/a: {tier: read, args: {x: {within: /a}}}}"},
-		{"hosts", "tools: {desk/a: {tier: read, args: {x: {hosts: [a]}}}}"},
+		{"parked", "limits: [{parked: {per_actor: 5}}]"},
 		{"escalate_to", "routes: {default: {approvers: [ana], escalate_to: x}}"},
 		{"remind", "routes: {default: {approvers: [ana], remind: 5m}}"},
 	} {
@@ -177,6 +251,9 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("version: 2\ntools: {desk/a: {tier: destructive, title: \"x {y}\", mask: [/a], args: {x: {type: string}}}}" + defaultRoute))
 	f.Add([]byte("version: 2\ntools: {\"*/*\": read, \"a/*b\": deny}\nroles: {a: [b]}\nredact: {keys: [k]}"))
 	f.Add([]byte("version: 2\na: &a [*a]"))
+	f.Add([]byte("version: 2\ntools: {desk/a: write}\nrules: [{id: r, tools: [desk/*], effect: review, when: 'args.x > 1 || labels(\"/x\").exists(l, l == tier)', reason: x}]" + defaultRoute))
+	f.Add([]byte("version: 2\ntools: {desk/a: {tier: read, args: {x: {min: -1e5, max: 0.5, one_of: [1, a, true]}, y: {pattern: 'a+', within: [/a], hosts: a.test}}}}"))
+	f.Add([]byte("version: 2\nlimits: [{match: tier.read, per: actor, rate: 6/m, burst: 2}]\ncases: [{name: x, call: {tool: desk/a, args: {a: [1, {b: null}]}, roles: [r], labels: {/a: [user]}}, want: deny, by: unlisted}]"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := Parse("p", b)
 		if err != nil {
@@ -187,6 +264,8 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		_ = s.Bind([]string{"desk"})
+		s.Test()
+		NewLimiter(s.Limits(), time.Now).Allow("ana", "read", "desk", "a")
 		for _, name := range []string{"a", "b", "a/b", "", "é"} {
 			for _, args := range []string{"", "{}", `{"x":"y"}`, `{"x":1}`, "[]"} {
 				v := judge(s, "desk/"+name, args)

@@ -13,6 +13,7 @@ type pattern struct {
 	text         string // as written
 	server, tool string
 	literals     int // characters that are not `*`
+	line         int // in the file, where it matters
 }
 
 const maxToolName = 128

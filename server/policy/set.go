@@ -1,10 +1,11 @@
 package policy
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
+
+	"cel.dev/cel-go/common/types/ref"
 
 	"github.com/countersign-mcp/countersign/approvals"
 	"github.com/countersign-mcp/countersign/approvals/action"
@@ -21,6 +22,9 @@ type Set struct {
 	tiers   map[string]Effect
 	denied  []entry // every entry that denies
 	tools   []entry // the others, most literal characters first
+	rules   []rule  // in the file's order
+	limits  []Limit
+	cases   []testCase
 	routes  map[string]approvals.Route
 	roles   map[string][]string // role → actors and groups
 	keys    []string            // redact.keys
@@ -37,6 +41,8 @@ type entry struct {
 	mask    []string
 	args    []argRule
 	line    int
+	said    Reason  // what the entry itself says of a call
+	seen    ref.Val // the tier, for conditions
 }
 
 // Bind ties the policy to the configured upstreams; call it once, before the
@@ -78,7 +84,8 @@ func (s *Set) Digest() action.Digest { return s.digest }
 
 // Reviews tells whether any call could need a person's yes.
 func (s *Set) Reviews() bool {
-	return slices.ContainsFunc(s.tools, func(e entry) bool { return s.effect(e) == Review })
+	return slices.ContainsFunc(s.tools, func(e entry) bool { return s.effect(e) == Review }) ||
+		slices.ContainsFunc(s.rules, func(r rule) bool { return r.fired.Effect == Review })
 }
 
 // Routes lists all routes by name.
@@ -118,13 +125,13 @@ func (s *Set) Rules(server, tool string) Display {
 }
 
 // find is the entry that decides on a tool, where none denies it.
-func (s *Set) find(server, tool string) (entry, bool) {
-	for _, e := range s.tools {
-		if e.pattern.covers(server, tool) {
-			return e, true
+func (s *Set) find(server, tool string) (*entry, bool) {
+	for i := range s.tools {
+		if s.tools[i].pattern.covers(server, tool) {
+			return &s.tools[i], true
 		}
 	}
-	return entry{}, false
+	return nil, false
 }
 
 func (s *Set) effect(e entry) Effect {
@@ -132,60 +139,6 @@ func (s *Set) effect(e entry) Effect {
 		return Allow // version 1: listed is allowed
 	}
 	return s.tiers[e.tier]
-}
-
-// Judge decides on a call. It never fails: what can't be judged is denied.
-func (s *Set) Judge(f Facts) Verdict {
-	if s == nil {
-		return Verdict{Reasons: []Reason{{ID: Unlisted, Text: "no policy is loaded"}}}
-	}
-	c := f.Call
-	v := Verdict{Policy: s.digest}
-	if !validServer(c.Server) || !validTool(c.Tool) {
-		v.Reasons = []Reason{{ID: Unlisted, Text: "the tool's name is not one that a policy can list"}}
-		return v
-	}
-	for _, e := range s.denied {
-		if e.pattern.covers(c.Server, c.Tool) {
-			v.Reasons = append(v.Reasons, Reason{ID: "tool:" + e.pattern.text, Text: "the policy denies this tool"})
-		}
-	}
-	if len(v.Reasons) > 0 {
-		return v
-	}
-	e, ok := s.find(c.Server, c.Tool)
-	if !ok {
-		v.Reasons = []Reason{{ID: Unlisted, Text: "the policy does not list this tool"}}
-		return v
-	}
-	v.Tier = e.tier
-	v.Reasons = append(s.byTier(e), judgeArgs(e.args, c.Args)...)
-	v.Effect = Allow
-	for _, r := range v.Reasons {
-		v.Effect = min(v.Effect, r.Effect)
-	}
-	slices.SortStableFunc(v.Reasons, func(a, b Reason) int { return int(a.Effect) - int(b.Effect) })
-	if v.Effect == Review {
-		v.Routes = []approvals.Route{s.routes[e.route]}
-	}
-	return v
-}
-
-// byTier is the reason that the entry itself gives.
-func (s *Set) byTier(e entry) []Reason {
-	if e.tier == "" {
-		return []Reason{{ID: "tool:" + e.pattern.text, Effect: Allow, Text: "the policy allows this tool"}}
-	}
-	r := Reason{ID: "tier:" + e.tier, Effect: s.effect(e)}
-	switch r.Effect {
-	case Allow:
-		r.Text = e.tier + " tools are allowed"
-	case Review:
-		r.Text = e.tier + " tools need a person's yes"
-	default:
-		r.Text = e.tier + " tools are denied"
-	}
-	return []Reason{r}
 }
 
 // Shows tells whether a tool may be listed: some call of it can run or be asked
@@ -207,28 +160,5 @@ func (s *Set) Shows(server, tool string) bool {
 			}
 		}
 	}
-	return shown
-}
-
-// judgeArgs runs every rule on the arguments. Only denials are reasons.
-func judgeArgs(rules []argRule, args json.RawMessage) []Reason {
-	values := map[string]json.RawMessage{}
-	if len(args) > 0 {
-		if args[0] != '{' {
-			return []Reason{{ID: "args:", Text: "the arguments are not an object"}}
-		}
-		for name, v := range action.Fields(args) {
-			values[name] = v
-		}
-	}
-	var out []Reason
-	for _, r := range rules {
-		for _, check := range r.checks {
-			if why := check.judge(values[r.name]); why != "" {
-				out = append(out, Reason{ID: "args:" + r.pointer, Text: r.name + ": " + why})
-				break
-			}
-		}
-	}
-	return out
+	return shown && !slices.ContainsFunc(s.rules, func(r rule) bool { return r.bars(server, tool) })
 }

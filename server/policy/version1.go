@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"cel.dev/cel-go/common/types"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -43,14 +44,18 @@ func (l *loader) version1(root *yaml.Node) *Set {
 				name(k, k.Value)
 				lines[k.Value] = k.Line
 				l.mapping(v, "the rules of "+k.Value, func(arg, bounds *yaml.Node) {
-					rules[k.Value] = append(rules[k.Value], newArgRule(arg.Value, l.bounds1(bounds, arg.Value)))
+					rules[k.Value] = append(rules[k.Value], newArgRule(arg, l.bounds1(bounds, arg.Value)))
 				})
 			})
 		},
 	})
 	for i := range s.tools {
 		s.tools[i].args = rules[s.tools[i].pattern.text]
+		s.tools[i].said, s.tools[i].seen = s.said(s.tools[i]), types.String("")
 		delete(lines, s.tools[i].pattern.text)
+	}
+	for i := range s.denied {
+		s.denied[i].said = s.said(s.denied[i])
 	}
 	for _, tool := range slices.Sorted(maps.Keys(lines)) {
 		s.warns = append(s.warns, fmt.Sprintf("line %d: arg_rules of %s have no effect, since allow does not list it", lines[tool], tool))

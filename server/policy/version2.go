@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"cel.dev/cel-go/common/types"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/countersign-mcp/countersign/approvals"
@@ -29,14 +30,19 @@ func (l *loader) version2(root *yaml.Node) *Set {
 		"tools":     func(n *yaml.Node) { tools = l.tools(n) },
 		"routes":    func(n *yaml.Node) { l.routes(n, routes) },
 		"roles":     func(n *yaml.Node) { l.roles(n, s.roles) },
+		"rules":     func(n *yaml.Node) { s.rules = l.rules(n) },
+		"limits":    func(n *yaml.Node) { s.limits = l.limits(n) },
+		"cases":     func(n *yaml.Node) { s.cases = l.cases(n) },
 		"redact": func(n *yaml.Node) {
 			l.keys(n, "redact", map[string]func(*yaml.Node){
 				"keys": func(n *yaml.Node) { s.keys = l.list(n, "redact.keys") },
 			})
 		},
-	}, "rules", "limits", "cases", "methods", "observe", "provenance", "servers")
+	}, "methods", "observe", "provenance", "servers")
 	s.warns = routes.warns
 	l.arrange(s, tools)
+	l.arrangeRules(s)
+	s.arrangeLimits()
 	return s
 }
 
@@ -103,7 +109,7 @@ func (l *loader) tool(n *yaml.Node, e *toolEntry) {
 		"mask":  func(n *yaml.Node) { e.mask = l.pointers(n) },
 		"args": func(n *yaml.Node) {
 			l.mapping(n, "args of "+what, func(k, v *yaml.Node) {
-				e.args = append(e.args, l.argRule(k.Value, v))
+				e.args = append(e.args, l.argRule(k, v))
 			})
 		},
 	}, laterTool...)
@@ -122,39 +128,6 @@ func (l *loader) tier(n *yaml.Node, e *entry) {
 	default:
 		e.tier = word
 	}
-}
-
-// laterArg are rules on an argument that other releases read.
-var laterArg = []string{"min", "max", "pattern", "one_of", "within", "hosts"}
-
-func (l *loader) argRule(name string, n *yaml.Node) argRule {
-	var must bool
-	var kind string
-	size := length{most: -1}
-	sized := false
-	l.keys(n, "the rule of "+name, map[string]func(*yaml.Node){
-		"required": func(n *yaml.Node) { must = l.flag(n, "required") },
-		"type":     func(n *yaml.Node) { kind = l.oneOf(n, "type", types...) },
-		"min_len":  func(n *yaml.Node) { size.least, sized = l.whole(n, "min_len", 0), true },
-		"max_len":  func(n *yaml.Node) { size.most, sized = l.whole(n, "max_len", 0), true },
-	}, laterArg...)
-	switch {
-	case sized && kind != "" && kind != "string":
-		l.fail(n, "min_len and max_len are for strings, and %s is of type %s", name, kind)
-	case size.most >= 0 && size.most < size.least:
-		l.fail(n, "no string is at least %d and at most %d characters long", size.least, size.most)
-	}
-	var checks []check
-	if must {
-		checks = append(checks, required{})
-	}
-	if kind != "" {
-		checks = append(checks, typed{kind})
-	}
-	if sized {
-		checks = append(checks, size)
-	}
-	return newArgRule(name, checks...)
 }
 
 // title checks a template: text with {field}, on one line.
@@ -181,8 +154,7 @@ func (l *loader) title(n *yaml.Node) string {
 func (l *loader) pointers(n *yaml.Node) []string {
 	out := l.list(n, "mask")
 	for i, p := range out {
-		bare := strings.NewReplacer("~0", "", "~1", "").Replace(p)
-		if !strings.HasPrefix(p, "/") || strings.Contains(bare, "~") {
+		if p != "" && !validPointer(p) {
 			l.fail(n.Content[i], "%q is not a JSON pointer such as /card/number", p)
 		}
 	}
@@ -195,6 +167,7 @@ func (l *loader) pointers(n *yaml.Node) []string {
 func (l *loader) arrange(s *Set, tools []toolEntry) {
 	slices.SortStableFunc(tools, func(a, b toolEntry) int { return b.pattern.literals - a.pattern.literals })
 	for i, e := range tools {
+		e.said, e.seen = s.said(e.entry), types.String(e.tier)
 		if e.deny {
 			s.denied = append(s.denied, e.entry)
 			continue

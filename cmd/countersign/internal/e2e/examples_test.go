@@ -76,6 +76,10 @@ func TestExamplesLoad(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(path), "countersign.yaml")); err != nil {
 				t.Errorf("%s has no configuration beside it", path)
 			}
+		case "policy-five-rules.yaml":
+			if out, errs, code := countersign(within(t, 20*time.Second), nil, "policy", "test", path); code != 0 {
+				t.Errorf("%s: exit %d\n%s%s", path, code, out, errs)
+			}
 		case "manifest.yaml": // TestSlackManifest
 		default:
 			t.Errorf("%s: nothing checks it", path)

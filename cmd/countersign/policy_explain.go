@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/countersign-mcp/countersign/approvals/action"
+	"github.com/countersign-mcp/countersign/server/policy"
+	"github.com/countersign-mcp/countersign/server/redact"
+)
+
+// explanation is a judgement as it is printed. Of the call it has names and
+// types, and no value.
+type explanation struct {
+	facts policy.Facts
+	policy.Explanation
+}
+
+// argument is one argument of the call.
+type argument struct {
+	Name   string   `json:"name"`
+	Type   string   `json:"type"`
+	Labels []string `json:"labels,omitempty"`
+}
+
+// pointerName writes a member's name as a part of a JSON pointer.
+var pointerName = strings.NewReplacer("~", "~0", "/", "~1")
+
+func (e explanation) arguments() []argument {
+	out := []argument{}
+	for name, v := range action.Fields(e.facts.Call.Args) {
+		a := argument{Name: redact.Visible(name), Type: action.TypeOf(v)}
+		for _, l := range e.facts.Labels["/"+pointerName.Replace(name)] {
+			a.Labels = append(a.Labels, redact.Visible(l))
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+func (e explanation) tool() string {
+	return redact.Visible(e.facts.Call.Server + "/" + e.facts.Call.Tool)
+}
+
+func (e explanation) routes() []string {
+	out := []string{}
+	for _, r := range e.Verdict.Routes {
+		out = append(out, r.Name)
+	}
+	return out
+}
+
+func (e explanation) json(w io.Writer) error {
+	type reason struct {
+		ID     string `json:"id"`
+		Effect string `json:"effect"`
+		Text   string `json:"text"`
+	}
+	reasons := []reason{}
+	for _, r := range e.Verdict.Reasons {
+		reasons = append(reasons, reason{r.ID, r.Effect.String(), r.Text})
+	}
+	steps := func(s []policy.Step) []policy.Step { return append([]policy.Step{}, s...) }
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(struct {
+		Tool      string        `json:"tool"`
+		Effect    string        `json:"effect"`
+		Tier      string        `json:"tier,omitempty"`
+		Routes    []string      `json:"routes"`
+		Reasons   []reason      `json:"reasons"`
+		Entries   []policy.Step `json:"entries"`
+		Args      []policy.Step `json:"args"`
+		Rules     []policy.Step `json:"rules"`
+		Roles     []string      `json:"roles"`
+		Arguments []argument    `json:"arguments"`
+		Policy    string        `json:"policy"`
+	}{
+		e.tool(), e.Verdict.Effect.String(), e.Verdict.Tier, e.routes(), reasons,
+		steps(e.Entries), steps(e.Args), steps(e.Rules),
+		append([]string{}, e.facts.Call.Actor.Roles...), e.arguments(), e.Verdict.Policy.Hex(),
+	})
+}
+
+func (e explanation) text(out io.Writer) error {
+	var table bytes.Buffer
+	w := tabwriter.NewWriter(&table, 0, 4, 2, ' ', 0)
+	fmt.Fprintf(w, "%s: %s\n", e.tool(), e.Verdict.Effect)
+	if routes := e.routes(); len(routes) > 0 {
+		fmt.Fprintf(w, "asks on: %s\n", strings.Join(routes, ", "))
+	}
+	if e.Verdict.Tier != "" {
+		fmt.Fprintf(w, "tier: %s\n", e.Verdict.Tier)
+	}
+	fmt.Fprintf(w, "roles: %s\n", or(redact.Visible(strings.Join(e.facts.Call.Actor.Roles, ", ")), "none"))
+	e.because(w)
+	e.steps(w, "tools", e.Entries)
+	e.steps(w, "arguments", e.Args)
+	e.steps(w, "rules", e.Rules)
+	if args := e.arguments(); len(args) > 0 {
+		fmt.Fprint(w, "\nthe call's arguments (no values):\n")
+		for _, a := range args {
+			fmt.Fprintf(w, "  %s\t%s\t%s\n", a.Name, a.Type, strings.Join(a.Labels, ", "))
+		}
+	}
+	if err := w.Flush(); err != nil { // into memory it can't fail
+		return err
+	}
+	for line := range strings.Lines(table.String()) {
+		if _, err := fmt.Fprintln(out, strings.TrimRight(line, " \n")); err != nil {
+			return fmt.Errorf("writing the explanation: %w", err)
+		}
+	}
+	return nil
+}
+
+// because prints the reasons that brought the effect about.
+func (e explanation) because(w io.Writer) {
+	fmt.Fprint(w, "because:\n")
+	for _, r := range e.Verdict.Reasons {
+		if r.Effect == e.Verdict.Effect {
+			fmt.Fprintf(w, "  %s\t%s\n", r.ID, redact.Visible(r.Text))
+		}
+	}
+}
+
+func (e explanation) steps(w io.Writer, what string, steps []policy.Step) {
+	if len(steps) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\n%s:\n", what)
+	for _, s := range steps {
+		outcome := string(s.Outcome)
+		// An entry, and a rule that fired, say what they ask for.
+		if s.Outcome == policy.Fired {
+			outcome = s.Effect
+		}
+		if s.Outcome == policy.Failed {
+			outcome = "error: deny"
+		}
+		fmt.Fprintf(w, "  line %d\t%s\t%s\t%s\n", s.Line, redact.Visible(s.ID), outcome, redact.Visible(s.Text))
+	}
+}
