@@ -134,7 +134,7 @@ func (smallSizes) EstimateCallCost(function, _ string, _ *cost.AstNode, _ []cost
 	if function != labelsFunction {
 		return nil
 	}
-	return cost.NewCallEstimate(cost.CostEstimate{Min: 1, Max: smallCall / 10}, &cost.SizeEstimate{Max: smallCall})
+	return cost.NewCallEstimate(cost.Estimate{Min: 1, Max: smallCall / 10}, &cost.SizeEstimate{Max: smallCall})
 }
 
 func typeName(t *cel.Type) string {
