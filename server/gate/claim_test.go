@@ -153,6 +153,7 @@ func TestApprovalWrittenIntoRedisByHandIsForged(t *testing.T) {
 func TestRecordThatDoesNotVerifyRunsNothing(t *testing.T) {
 	b := newBench(t)
 	ch, tk := b.parked(req(ana, "cancel_order", `{"order":"1"}`))
+	b.eventually("its caller waits", func() bool { return b.waiting(tk.ID) == 1 })
 	key := "{countersign}:a:" + tk.ID
 	b.mini.HSet(key, "f", "junk")
 	b.mini.HIncrBy(key, "rev", 1)

@@ -32,8 +32,9 @@ func TestNoSignalGoesToWhoeverHasTheNumberNow(t *testing.T) {
 	})
 	p.stop(20 * time.Second)
 	var late []syscall.Signal
-	kill = func(_ int, s syscall.Signal) error { late = append(late, s); return nil }
-	defer func() { kill = syscall.Kill }()
+	p.mu.Lock()
+	p.kill = func(_ int, s syscall.Signal) error { late = append(late, s); return nil }
+	p.mu.Unlock()
 	p.stop(20 * time.Second)
 	p.signal(syscall.SIGKILL)
 	if late != nil {

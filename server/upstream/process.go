@@ -28,7 +28,8 @@ type process struct {
 	closeIn sync.Once
 
 	mu     sync.Mutex
-	waited bool // the pid may be another's by now
+	waited bool                                  // the pid may be another's by now
+	kill   func(pid int, s syscall.Signal) error // syscall.Kill, but for a test
 }
 
 // startProcess starts the child on an OS thread that stays locked until the
@@ -99,7 +100,7 @@ func spawn(cfg Config) (*process, *exec.Cmd, error) {
 	outW.Close()
 	errW.Close()
 	return &process{
-		pid: cmd.Process.Pid, stdin: inW, stdout: outR, stderr: errR, exited: make(chan struct{}),
+		pid: cmd.Process.Pid, stdin: inW, stdout: outR, stderr: errR, exited: make(chan struct{}), kill: syscall.Kill,
 	}, cmd, nil
 }
 
@@ -139,12 +140,10 @@ func (p *process) wait(cmd *exec.Cmd) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_ = kill(-p.pid, syscall.SIGKILL)
+	_ = p.kill(-p.pid, syscall.SIGKILL)
 	p.waited = true
 	return cmd.Wait()
 }
-
-var kill = syscall.Kill
 
 // signal reaches the whole group: a server started through npx or a shell is a
 // grandchild. Once the child was waited for no group is surely its own.
@@ -152,7 +151,7 @@ func (p *process) signal(s syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.waited {
-		_ = kill(-p.pid, s)
+		_ = p.kill(-p.pid, s)
 	}
 }
 
