@@ -43,27 +43,30 @@ type End struct{ Status, ErrorType string }
 // to within AdoptWithin. Those of living processes, this one included, and
 // those that another process is settling are left out. Call Release on each.
 //
-// With an error, those adopted so far are returned too.
-func Adopt(dir string) ([]*Dead, error) {
+// With an error, those that could be taken whole are returned too.
+func Adopt(dir string) ([]*Dead, error) { return adoptBy(take, dir) }
+
+func adoptBy(take func(path string) (*os.File, bool, error), dir string) ([]*Dead, error) {
 	found, err := recent(dir, time.Now())
 	if err != nil {
 		return nil, fmt.Errorf("adopt ledgers: %w", err)
 	}
 	var out []*Dead
-	alive := map[string]bool{}
+	var errs []error
+	left := map[string]bool{}
 	for _, p := range found {
-		if alive[p.id] {
+		if left[p.id] {
 			continue
 		}
 		f, dead, err := take(p.path)
 		if err != nil {
-			return out, fmt.Errorf("adopt %s: %w", filepath.Base(p.path), err)
+			errs = append(errs, fmt.Errorf("adopt %s: %w", filepath.Base(p.path), err))
 		}
 		mine := len(out) > 0 && out[len(out)-1].ID == p.id
 		switch {
-		case !dead:
-			alive[p.id] = true
-			if mine { // one living part makes the whole ledger alive
+		case err != nil || !dead:
+			left[p.id] = true
+			if mine { // the whole ledger is as alive, or as unknown, as one of its parts
 				out[len(out)-1].Release()
 				out = out[:len(out)-1]
 			}
@@ -76,7 +79,7 @@ func Adopt(dir string) ([]*Dead, error) {
 			out = append(out, d)
 		}
 	}
-	return out, nil
+	return out, errors.Join(errs...)
 }
 
 // recent finds all parts of the ledgers that were written to within AdoptWithin: an
@@ -98,12 +101,37 @@ func recent(dir string, now time.Time) ([]part, error) {
 // settled by the others.
 var errMissing = errors.New("a part of the ledger is missing")
 
-// add takes the n-th part in; parts come in their order.
+// add takes the n-th part in; parts come in their order. Numbers may be left out:
+// a file that could not be used has one, too. But each part says which one it
+// follows, and that one must be here.
 func (d *Dead) add(f *os.File, n int) {
-	d.files = append(d.files, f)
-	if n != len(d.files) {
+	follows, begun, err := opening(f)
+	switch {
+	case err != nil:
+		d.err = err
+	case len(d.files) == 0 && (n != 1 || !begun), len(d.files) > 0 && begun && !d.has(follows):
 		d.err = errMissing
 	}
+	d.files = append(d.files, f)
+}
+
+func (d *Dead) has(name string) bool {
+	return slices.ContainsFunc(d.files, func(f *os.File) bool { return filepath.Base(f.Name()) == name })
+}
+
+// opening is which file a part follows. A part that is not begun has no whole line:
+// nothing in it was acknowledged.
+func opening(f io.Reader) (follows string, begun bool, err error) {
+	first, err := newLines(f).next()
+	switch {
+	case errors.Is(err, io.EOF), err == nil && first.torn:
+		return "", false, nil
+	case err != nil:
+		return "", false, err
+	case !bytes.Contains(first.text, openedMark):
+		return "", false, errMissing // its beginning was cut off
+	}
+	return pick(first.text, fileKey), true, nil
 }
 
 // take opens and locks a file, if nobody holds it.

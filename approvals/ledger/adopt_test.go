@@ -1,9 +1,12 @@
 package ledger
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -124,33 +127,64 @@ func TestAdoptLeavesTheOldAndTheStrange(t *testing.T) {
 	}
 }
 
+// brokenLedger is a dead ledger of several parts, each begun after some tries in
+// vain, with a start in each.
+func brokenLedger(t *testing.T, starts ...string) (dir string, parts []string) {
+	t.Helper()
+	d, dir := &disk{}, t.TempDir()
+	l := mustOpen(t, dir, d.create)
+	for i, id := range starts {
+		if i > 0 {
+			d.set(func(d *disk) { d.noSync = true })
+			for range 3 {
+				if _, err := l.Append(t.Context(), start("lost")); err == nil {
+					t.Fatal("no error from a disk that fails")
+				}
+			}
+			d.set(func(d *disk) { d.noSync = false })
+		}
+		mustAppend(t, l, start(id))
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	parts, err := Files(dir)
+	if err != nil || len(parts) != len(starts) {
+		t.Fatalf("files %v, %v", parts, err)
+	}
+	return dir, parts
+}
+
 // A ledger of several files is read whole or not at all: what stood in a file that
 // is gone, or that is old, is no "never started".
 func TestAdoptNeedsEveryPart(t *testing.T) {
 	for name, tt := range map[string]struct {
-		change func(first string) error
+		change func(parts []string) error
 		whole  bool
 	}{
-		"all there":        {func(string) error { return nil }, true},
-		"one that is old":  {func(p string) error { old := time.Now().Add(-2 * AdoptWithin); return os.Chtimes(p, old, old) }, true},
-		"one that is gone": {os.Remove, false},
+		"all there": {func([]string) error { return nil }, true},
+		"one that is old": {func(p []string) error {
+			old := time.Now().Add(-2 * AdoptWithin)
+			return os.Chtimes(p[0], old, old)
+		}, true},
+		"one that was never used": {func(p []string) error {
+			return os.WriteFile(strings.TrimSuffix(p[0], Ext)+".99"+Ext, nil, 0o600)
+		}, true},
+		"the first is gone":     {func(p []string) error { return os.Remove(p[0]) }, false},
+		"one between is gone":   {func(p []string) error { return os.Remove(p[1]) }, false},
+		"the first was emptied": {func(p []string) error { return os.Truncate(p[0], 0) }, false},
+		"none but one without a line": {func(p []string) error {
+			return errors.Join(os.Remove(p[0]), os.Remove(p[1]), os.Truncate(p[2], 0))
+		}, false},
+		"a beginning was cut off": {func(p []string) error {
+			b, err := os.ReadFile(p[1])
+			_, rest, _ := bytes.Cut(b, []byte("\n"))
+			return errors.Join(err, os.WriteFile(p[1], rest, 0o600))
+		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := &disk{}
-			dir := t.TempDir()
-			l := mustOpen(t, dir, d.create)
-			mustAppend(t, l, start("early"))
-			first := l.Path()
-			d.set(func(d *disk) { d.noSync = true })
-			if _, err := l.Append(t.Context(), start("lost")); err == nil {
-				t.Fatal("no error from a disk that fails")
-			}
-			d.set(func(d *disk) { d.noSync = false })
-			mustAppend(t, l, start("late"))
-			if err := l.Close(); err != nil {
-				t.Fatal(err)
-			}
-			if err := tt.change(first); err != nil {
+			dir, parts := brokenLedger(t, "early", "between", "late")
+			if err := tt.change(parts); err != nil {
 				t.Fatal(err)
 			}
 			dead, err := Adopt(dir)
@@ -161,12 +195,44 @@ func TestAdoptNeedsEveryPart(t *testing.T) {
 			if err := dead[0].Load("early"); (err == nil) != tt.whole {
 				t.Errorf("Load: %v", err)
 			}
-			if !dead[0].Started("early") || !dead[0].Started("late") {
-				t.Error("a start was called never started")
+			for _, id := range []string{"early", "between", "late"} {
+				if !dead[0].Started(id) {
+					t.Errorf("the start of %s was called never started", id)
+				}
 			}
 			if dead[0].Started("never") == tt.whole {
 				t.Errorf("what is not there counts as started: %t", tt.whole)
 			}
 		})
+	}
+}
+
+// A part that can't be opened leaves its whole ledger to a later try, and no other's.
+func TestAdoptTakesNoLedgerInPart(t *testing.T) {
+	dir, parts := brokenLedger(t, "early", "late")
+	other := mustOpen(t, dir, create)
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range parts {
+		dead, err := adoptBy(func(path string) (*os.File, bool, error) {
+			if path == bad {
+				return nil, false, errDisk
+			}
+			return take(path)
+		}, dir)
+		if !errors.Is(err, errDisk) || len(dead) != 1 || dead[0].ID != other.ID() {
+			t.Errorf("without %s: %v, %v", filepath.Base(bad), dead, err)
+		}
+		for _, d := range dead {
+			d.Release()
+		}
+	}
+	dead, err := Adopt(dir)
+	if err != nil || len(dead) != 2 {
+		t.Errorf("afterwards: %v, %v", dead, err)
+	}
+	for _, d := range dead {
+		d.Release()
 	}
 }

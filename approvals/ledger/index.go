@@ -74,6 +74,7 @@ func (x *index) note(line []byte) {
 // A canonical line has no white space and escapes every quote inside a string,
 // so these bytes can stand only where such a member is.
 var (
+	openedMark   = []byte(`"event":"opened"`)
 	startMark    = []byte(`"event":"exec_start"`)
 	approvalMark = []byte(`"approval":{`)
 	resultMark   = []byte(`"event":"result"`)
