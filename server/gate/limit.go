@@ -19,10 +19,14 @@ func (k *call) limited() *refusal {
 	if !errors.As(err, &over) {
 		return nil
 	}
-	return &refusal{
-		code: codeParams, reason: "rate_limited", rule: over.Limit.String(), after: over.After,
+	no := &refusal{
+		code: codeParams, reason: "rate_limited", after: over.After,
 		message: fmt.Sprintf(sayLimited, over.After.Round(time.Second)+time.Second),
 	}
+	if over.Limit.Match != "" { // else there are too many callers to count for
+		no.rule = over.Limit.String()
+	}
+	return no
 }
 
 // parkWithin parks a call unless that would exceed a limit. What is parked
@@ -46,4 +50,4 @@ func (k *call) parkWithin(ctx context.Context, p approvals.Park) (approvals.Tick
 // overLimit is a call that was not parked because of a limit.
 type overLimit struct{ no refusal }
 
-func (e *overLimit) Error() string { return "the limit " + e.no.rule + " is reached" }
+func (e *overLimit) Error() string { return "over a limit of the policy " + e.no.rule }

@@ -2,10 +2,13 @@ package gate
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/countersign-mcp/countersign/approvals"
+	"github.com/countersign-mcp/countersign/approvals/action"
+	"github.com/countersign-mcp/countersign/server/policy"
 )
 
 // A limit refuses what would run or be asked for, says when it may be called
@@ -58,5 +61,24 @@ func TestLimits(t *testing.T) {
 	b.Load(b.stateOf(testPolicy)) // another policy counts anew, this one not at all
 	if s := read(t, b.do(ana, "echo", `{}`)); s.IsError {
 		t.Errorf("after the reload: %+v", s)
+	}
+}
+
+// A caller whom there is no room to count for is over no limit that has a name.
+func TestTooManyCallersAreNoNamedLimit(t *testing.T) {
+	set, err := policy.Parse("policy.yaml", []byte(testPolicy+"\nlimits:\n  - {match: \"*\", per: actor, rate: 1/h, burst: 2}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	l := policy.NewLimiter(set.Limits(), func() time.Time { return now })
+	for i := range 10_000 {
+		if err := l.Allow(fmt.Sprint(i), "read", "desk", "echo"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k := &call{st: &State{limiter: l}, c: action.Call{Server: "desk", Tool: "echo", Actor: ana}}
+	if no := k.limited(); no == nil || no.reason != "rate_limited" || no.rule != "" || no.after <= 0 {
+		t.Errorf("%+v", no)
 	}
 }
