@@ -52,7 +52,9 @@
 // The next [Open] in that directory writes a "recovered" record that names the
 // file, its last whole record and how many bytes are torn; the file itself stays
 // as it is, and [Verify] goes on calling it torn. [Adopt] takes over the files
-// of dead processes, so that what they left open can be settled.
+// of dead processes, so that what they left open can be settled. Nothing is settled
+// by a ledger that can't be read whole, or that lacks a file which one of its others
+// says it follows.
 //
 // # What it proves
 //
