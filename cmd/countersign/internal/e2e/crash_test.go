@@ -328,6 +328,7 @@ func TestOwnerComesBack(t *testing.T) {
 // whether there is a card, and in the end there is exactly one that tells the
 // truth.
 func TestNotifierKilled(t *testing.T) {
+	t.Parallel()
 	for point, posted := range map[string]int{"post.before": 0, "post.after": 1} {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()

@@ -21,6 +21,7 @@ import (
 // Whatever the click, the demo ends as asked, says what happened, and leaves a
 // ledger that it has verified.
 func TestDemoClicks(t *testing.T) {
+	t.Parallel()
 	for _, row := range []struct {
 		click string
 		says  []string

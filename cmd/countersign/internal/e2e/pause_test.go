@@ -137,6 +137,7 @@ func TestStoppedAfterTheAnswer(t *testing.T) {
 // The caller waits on one replica and people answer on another. The first one
 // dies after the yes; the retry on the other runs it, once.
 func TestReplicas(t *testing.T) {
+	t.Parallel()
 	t.Run("answered on another", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, rigOptions{})

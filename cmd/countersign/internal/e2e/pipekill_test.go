@@ -60,6 +60,7 @@ func (m *mortal) kill() {
 // A gate on pipes is killed while its call waits. The question stays, another
 // process tells and listens, and the agent that comes back gets the one run.
 func TestPipesKilledWhileParked(t *testing.T) {
+	t.Parallel()
 	for name, approveFirst := range map[string]bool{"answered while it is dead": true, "answered to the next one": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -95,6 +95,7 @@ func (r *rig) oneLoop(c testservers.Client, n int) {
 // Slack takes a post or an edit and its answer is lost, or is an error: there is
 // one card, and it tells the end.
 func TestLostSlackAnswers(t *testing.T) {
+	t.Parallel()
 	for name, lose := range map[string]func(*slacktest.Slack){
 		"post, no answer": func(s *slacktest.Slack) { s.FailNext("chat.postMessage", slacktest.DropAfterCommit()) },
 		"post, error":     func(s *slacktest.Slack) { s.FailNext("chat.postMessage", slacktest.ErrorAfterCommit()) },

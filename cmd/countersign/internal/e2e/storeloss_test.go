@@ -128,6 +128,7 @@ func TestRedisAway(t *testing.T) {
 // Redis is killed and comes back while a call is parked, while it is approved,
 // and while it runs. Nothing is lost and nothing runs twice.
 func TestRedisRestarts(t *testing.T) {
+	t.Parallel()
 	t.Run("parked", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, rigOptions{Own: true, Hold: time.Minute})
@@ -205,6 +206,7 @@ func (r *rig) wentWell(g *gate, card string) {
 // A Redis that could lose or invent approvals is not used: the process stops,
 // says what is wrong and, where somebody may accept it, by which key.
 func TestRedisRefused(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		args []string
 		says []string
@@ -246,6 +248,7 @@ const anySize = ^uint64(0)
 // Nothing runs that can't be recorded, whatever the policy says of it: callers
 // are told why, the gate is not ready, and goes on by itself when the disk does.
 func TestLedgerUnwritable(t *testing.T) {
+	t.Parallel()
 	t.Run("calls", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, rigOptions{})
