@@ -51,10 +51,10 @@ func (g *Gate) fit(ctx context.Context, id string, who action.Actor) (*claimed, 
 		return nil, errSettled
 	}
 	st := g.state.Load()
-	if cause, err := g.misfit(st, p, who); errors.Is(err, errSettled) {
-		return nil, err
-	} else if cause != "" {
+	if cause, err := g.misfit(st, p, who); cause != "" {
 		return nil, g.void(ctx, p, cause, err)
+	} else if err != nil {
+		return nil, err
 	}
 	cat, err := g.catalogue(ctx, st.Upstreams[p.Envelope.Call.Server], 0)
 	if err != nil {
@@ -94,16 +94,30 @@ func (g *Gate) misfit(st *State, p approvals.Parked, who action.Actor) (cause st
 	if !g.gates.list(st, c.Server, c.Tool) {
 		return approvals.CausePolicy, nil
 	}
-	if v := g.gates.call(st, c); v.Effect != policy.Review || !sameRoutes(v.Routes, p.Requirements) {
-		return approvals.CausePolicy, nil
+	if cause, err := g.still(st, c, p, approvals.CausePolicy); cause != "" || err != nil {
+		return cause, err
 	}
 	c.Actor = who
 	c.Actor.Roles = st.roles(who)
-	if v := g.gates.call(st, c); v.Effect != policy.Review || !sameRoutes(v.Routes, p.Requirements) {
-		return approvals.CauseActor, nil
+	if cause, err := g.still(st, c, p, approvals.CauseActor); cause != "" || err != nil {
+		return cause, err
 	}
 	if approvedBy(p, st.people(who)) {
 		return approvals.CauseActor, errors.New("who agreed counts as a requester now")
+	}
+	return "", nil
+}
+
+// still judges an approved call again: it has to ask the same people as before,
+// or it ends with the cause. A judgement that ran out of time says nothing of the
+// call; it is tried again.
+func (g *Gate) still(st *State, c action.Call, p approvals.Parked, cause string) (string, error) {
+	v := g.gates.call(st, c)
+	switch {
+	case v.Hurried:
+		return "", &stuck{sayStuckBusy}
+	case v.Effect != policy.Review || !sameRoutes(v.Routes, p.Requirements):
+		return cause, nil
 	}
 	return "", nil
 }

@@ -7,11 +7,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/countersign-mcp/countersign/approvals"
+	"github.com/countersign-mcp/countersign/approvals/action"
 	"github.com/countersign-mcp/countersign/approvals/ledger"
+	"github.com/countersign-mcp/countersign/server/policy"
 )
 
 func TestWhatNoLongerFitsIsVoid(t *testing.T) {
@@ -386,4 +389,31 @@ func (b *bench) abandoned(r Request) approvals.Ticket {
 	}
 	b.t.Fatal("nothing was parked")
 	return approvals.Ticket{}
+}
+
+// A judgement that ran out of time says nothing of the call: the approval stays,
+// and the call runs when the gate can judge again.
+func TestBusyJudgementVoidsNothing(t *testing.T) {
+	b := newBench(t)
+	ch, tk := b.parked(req(ana, "cancel_order", `{"order":"1"}`))
+	var busy atomic.Bool
+	busy.Store(true)
+	judge := b.gates.call
+	b.gates.call = func(st *State, c action.Call) policy.Verdict {
+		if busy.Load() {
+			return policy.Verdict{Hurried: true}
+		}
+		return judge(st, c)
+	}
+	b.vote(tk, "ben", approvals.Approve, "")
+	if s := read(t, <-ch); s.status() != "approved" || !strings.Contains(s.text(), "too busy") {
+		t.Errorf("got %+v", s)
+	}
+	busy.Store(false)
+	if s := read(t, b.do(ana, CollectTool, collect(tk.ID))); s.IsError {
+		t.Errorf("got %+v", s)
+	}
+	if n := len(b.dir.Calls()); n != 1 {
+		t.Errorf("it ran %d times", n)
+	}
 }

@@ -39,6 +39,7 @@ const (
 
 	sayStuckResult   = "The call ran, and its result can't be read at the moment."
 	sayStuckStore    = "It is approved, and can't be run at the moment because the store of approvals does not answer."
+	sayStuckBusy     = "It is approved, and can't be run at the moment because the gate is too busy to judge it again."
 	sayStuckLedger   = "It is approved, and can't be run at the moment because the gate's ledger can't be read. Someone has to repair it."
 	sayStuckUpstream = "It is approved, and can't be run at the moment because the server behind the tool can't be reached."
 )

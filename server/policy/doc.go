@@ -71,6 +71,9 @@ type Verdict struct {
 	Reasons []Reason          // never empty; those that carry the effect come first
 	Routes  []approvals.Route // of a review: every one of them must agree
 	Policy  action.Digest     // of the policy that judged
+	// Hurried is set where a rule denies because it was not judged in time: the
+	// machine was busy, and the same call may be judged otherwise later.
+	Hurried bool
 }
 
 // Display is what a policy says about showing a call. It converts to

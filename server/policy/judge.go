@@ -68,6 +68,7 @@ func (s *Set) weigh(v *Verdict, f *Facts, e *entry, note *Explanation) {
 		v.ask(s.routes[e.route])
 	}
 	j.judgeArgs(v, e.args)
+	failed := false
 	for i := range s.rules {
 		r := &s.rules[i]
 		if !r.covers(f.Call.Server, f.Call.Tool) {
@@ -79,12 +80,14 @@ func (s *Set) weigh(v *Verdict, f *Facts, e *entry, note *Explanation) {
 		if outcome == NotFired {
 			continue
 		}
+		failed = failed || outcome == Failed
 		v.add(reason)
 		if reason.Effect == Review {
 			v.ask(s.routes[r.route])
 		}
 	}
 	if j.cancel != nil {
+		v.Hurried = failed && j.ctx.Err() != nil
 		j.cancel()
 	}
 	if j.args.broken && len(j.args.raw) > 0 {
