@@ -64,8 +64,8 @@ func (v View) Complete() bool { return len(v.Missing) == 0 && v.Text != "" }
 // Mask is a value that was not shown.
 type Mask struct {
 	Pointer string `json:"pointer"` // RFC 6901, for people: what can't be seen in it is shown by its code
-	Type    string `json:"type"`    // string, number, object, …
-	Len     int    `json:"len"`     // bytes of its JSON
+	Type    string `json:"type"`    // string, number, object, …; or what a masked part of a string looks like: JWT
+	Len     int    `json:"len"`     // bytes of its JSON, or of the part as it stands in the string
 	Digest  string `json:"digest"`  // keyed
 }
 

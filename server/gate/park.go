@@ -158,7 +158,9 @@ func (k *call) parking(who people) approvals.Park {
 		}
 	}
 	p.Envelope = e
-	rules := redact.Rules(k.st.Policy.Rules(k.c.Server, k.c.Tool))
+	show := k.st.Policy.Rules(k.c.Server, k.c.Tool)
+	schema, _ := action.Member(k.tool.raw, "inputSchema")
+	rules := redact.Rules{Keys: show.Keys, Pointers: show.Pointers, Title: show.Title, Schema: schema}
 	p.Title, p.View = redact.Render(k.c, rules, func(b []byte) string { return k.g.ring.MAC(keys.Value, b) })
 	return p
 }

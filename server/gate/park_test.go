@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -210,5 +211,23 @@ func TestUnclearParkSaysNothingOfTheRun(t *testing.T) {
 	}
 	if got := next.ticket(tk.ID); got.State != approvals.Unknown {
 		t.Errorf("a call that may have run is %s (%s)", got.State, got.Cause)
+	}
+}
+
+// What people are shown is judged by the schema that the tool has at the park: a
+// masked value that it doesn't declare makes the view incomplete.
+func TestViewKnowsTheToolsSchema(t *testing.T) {
+	b := newBench(t)
+	for _, tc := range []struct{ schema, missing string }{
+		{`{"type":"object"}`, "masked, and not declared by the tool's schema: /password"},
+		{`{"type":"object","properties":{"password":{"type":"string"}}}`, ""},
+	} {
+		b.dir.SetTools(strings.Replace(testTools, `"destructiveHint":false},"inputSchema":{"type":"object"}`, `"destructiveHint":false},"inputSchema":`+tc.schema, 1))
+		ch, tk := b.parked(req(ana, "cancel_order", `{"order":"`+strconv.Itoa(len(tc.schema))+`","password":"hunter2"}`))
+		if got := strings.Join(tk.View.Missing, "; "); got != tc.missing || tk.View.Complete() != (tc.missing == "") || strings.Contains(tk.View.Text, "hunter2") {
+			t.Errorf("%s: missing %q, want %q\n%s", tc.schema, got, tc.missing, tk.View.Text)
+		}
+		b.vote(tk, "ben", approvals.Deny, "")
+		<-ch
 	}
 }

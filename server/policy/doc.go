@@ -76,8 +76,7 @@ type Verdict struct {
 	Hurried bool
 }
 
-// Display is what a policy says about showing a call. It converts to
-// redact.Rules.
+// Display is what a policy says about showing a call: its part of redact.Rules.
 type Display struct {
 	Keys     []string // names that are masked beside the built-in ones
 	Pointers []string // JSON pointers (RFC 6901) that are masked

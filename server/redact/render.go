@@ -2,9 +2,7 @@ package redact
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/countersign-mcp/countersign/approvals"
@@ -29,7 +27,8 @@ const maskedMark = "⟦masked⟧"
 // Render never fails: what can't be taken apart is not shown, and the view is
 // then marked as incomplete.
 func Render(c action.Call, r Rules, digest func([]byte) string) (title string, v approvals.View) {
-	d := &drawing{names: newNames(r.Keys), pointers: r.Pointers, digest: digest}
+	d := &drawing{names: newNames(r.Keys), pointers: r.Pointers, schema: r.Schema, digest: digest}
+	d.aws = slices.ContainsFunc([]json.RawMessage{c.Args, c.Extra, c.Meta}, holdsKeyID)
 	args := c.Args
 	if len(args) == 0 {
 		args = json.RawMessage("{}")
@@ -44,7 +43,7 @@ func Render(c action.Call, r Rules, digest func([]byte) string) (title string, v
 	if d.full() {
 		d.whole("longer than 1 MiB, so it can't be shown")
 	}
-	v = approvals.View{Text: d.String(), Masked: d.masked, Warnings: d.warnings(), Missing: d.missing}
+	v = approvals.View{Text: d.String(), Masked: d.masked, Warnings: d.warnings(), Missing: d.lacking()}
 	switch {
 	case !d.readable: // no field could be filled in
 		return Visible(c.Tool), v
@@ -67,12 +66,19 @@ type drawing struct {
 	masked   []approvals.Mask
 	pointed  int // bytes of the pointers in masked
 	missing  []string
+
+	schema     json.RawMessage
+	doc        *document // of schema, read when the first mask asks
+	aws        bool      // an AWS key id is in the call
+	undeclared listing   // masked, and not in the schema
+	unread     listing   // could not be taken apart
+	alike      listing   // with words of mixed scripts
 }
 
 // whole replaces everything drawn by one line that says why.
 func (d *drawing) whole(why string) {
 	d.Reset()
-	d.masked = nil
+	d.masked, d.undeclared, d.unread = nil, listing{}, listing{}
 	d.WriteString("⟦not shown: " + why + "⟧")
 	d.missing = []string{"the request is " + why}
 }
@@ -114,7 +120,7 @@ func (d *drawing) value(raw json.RawMessage, at *place, depth int) {
 		d.array(raw, at, depth)
 	case '"':
 		s, _ := action.Text(raw)
-		d.quoted(s)
+		d.words(s, at, raw)
 	default:
 		d.Write(raw) // a number as written, true, false, null
 	}
@@ -133,9 +139,10 @@ func (d *drawing) object(raw json.RawMessage, at *place, depth int) {
 			return
 		}
 		d.open(&first, '{', depth)
-		d.quoted(name)
+		below := d.below(at, name)
+		d.words(name, below, nil)
 		d.WriteString(": ")
-		d.member(name, v, at.below(escapePointer(name)), depth, pair && isValue(name))
+		d.member(name, v, below, depth, pair && isValue(name))
 	}
 	d.close(first, "{}", '}', depth)
 }
@@ -147,7 +154,7 @@ func (d *drawing) array(raw json.RawMessage, at *place, depth int) {
 			return
 		}
 		d.open(&first, '[', depth)
-		d.member("", v, at.below(strconv.Itoa(i)), depth, false)
+		d.member("", v, at.item(i), depth, false)
 		i++
 	}
 	d.close(first, "[]", ']', depth)
@@ -182,17 +189,8 @@ func (d *drawing) member(name string, v json.RawMessage, at *place, depth int, h
 		d.value(v, at, depth+1)
 		return
 	}
-	m := approvals.Mask{Pointer: Visible(d.base + at.String()), Type: action.TypeOf(v), Len: len(v)}
-	d.pointed += len(m.Pointer)
-	if d.digest != nil {
-		form, err := action.Canonical(v)
-		if err != nil {
-			form = v
-		}
-		m.Digest = d.digest(form)
-	}
-	d.masked = append(d.masked, m)
-	fmt.Fprintf(d, "⟦masked %s, %s⟧", m.Type, plural(m.Len, "byte", "bytes"))
+	d.WriteString(mark(action.TypeOf(v), len(v)))
+	d.mask(at, "", action.TypeOf(v), len(v), v)
 }
 
 // hides tells whether a value is masked: by the policy's pointer, or by its name
@@ -201,6 +199,11 @@ func (d *drawing) hides(name string, v json.RawMessage, at *place) bool {
 	if d.base == "" && slices.ContainsFunc(d.pointers, at.is) {
 		return true
 	}
+	return d.hidden(name, v)
+}
+
+// hidden is hides by the name alone.
+func (d *drawing) hidden(name string, v json.RawMessage) bool {
 	kind := action.TypeOf(v)
 	return kind != "boolean" && kind != "null" && d.names.secret(name, kind == "number")
 }
@@ -225,42 +228,9 @@ func isValue(name string) bool {
 	return name == "value" || name == "val"
 }
 
-// place is where a value stands, as the steps from the root, which is nil. It is
-// spelled out only where somebody asks: names can be long, and many values can
-// stand below one.
-type place struct {
-	up   *place
-	step string // escaped
-	size int    // bytes of the whole pointer
-}
-
-func (p *place) len() int {
-	if p == nil {
-		return 0
-	}
-	return p.size
-}
-
-func (p *place) below(step string) *place {
-	return &place{up: p, step: step, size: p.len() + 1 + len(step)}
-}
-
-// String is the JSON pointer (RFC 6901).
-func (p *place) String() string {
-	b := make([]byte, p.len())
-	for ; p != nil; p = p.up {
-		copy(b[p.up.len():], "/"+p.step)
-	}
-	return string(b)
-}
-
-func (p *place) is(pointer string) bool { return p.len() == len(pointer) && p.String() == pointer }
-
 func trim(raw json.RawMessage) json.RawMessage {
 	for len(raw) > 1 && (raw[0] == ' ' || raw[0] == '\t' || raw[0] == '\n' || raw[0] == '\r') {
 		raw = raw[1:]
 	}
 	return raw
 }
-
-var escapePointer = strings.NewReplacer("~", "~0", "/", "~1").Replace

@@ -57,6 +57,10 @@ func dump(title string, v approvals.View) string {
 	return b.String() + "\n" + v.Text + "\n"
 }
 
+var maskedSchema = json.RawMessage(`{"type":"object","properties":{"iban":{},"apiKey":{"type":"string"},"card":{"$ref":"#/$defs/Card"},"list":{"items":{"type":"string"}},
+ "a/b":{},"headers":{"items":{"anyOf":[{"$ref":"#/$defs/Header"},{"type":"null"}]}},"credentials":{}},
+ "$defs":{"Card":{"properties":{"number":{}}},"Header":{"properties":{"name":{},"value":{}}}}}`)
+
 func TestRenderGolden(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -66,7 +70,7 @@ func TestRenderGolden(t *testing.T) {
 		{name: "plain", call: action.Call{Tool: "cancel_order", Args: json.RawMessage(`{ "order_id":"4417","amount":10.50,"big":9007199254740993,"exp":1E+2,"ok":true,"none":null,"empty":{},"list":[1,"two",[],{"z":1,"a":2}],"note":"line one\nline \"two\"\t\\ \/ \u00e9 <&>" }`)}},
 		{name: "no_arguments", call: action.Call{Tool: "list_orders"}},
 		{
-			name: "masked", rules: Rules{Keys: []string{"iban"}, Pointers: []string{"/card/number", "/list/1", "/a~1b"}, Title: "Pay {amount} from {iban} with {card}"},
+			name: "masked", rules: Rules{Keys: []string{"iban"}, Pointers: []string{"/card/number", "/list/1", "/a~1b"}, Title: "Pay {amount} from {iban} with {card}", Schema: maskedSchema},
 			call: action.Call{Tool: "pay", Args: json.RawMessage(`{"amount":5,"iban":"DE89 3704","apiKey":"sk-live","card":{"number":"4111","name":"ana"},"list":["shown","hidden"],"a/b":7,"headers":[{"name":"Authorization","value":"Bearer x"},{"name":"Accept","value":"text/html"}],"credentials":{"user":"u","password":"p"},"password_set":true,"token":null}`)},
 		},
 		{
@@ -77,6 +81,11 @@ func TestRenderGolden(t *testing.T) {
 			},
 		},
 		{name: "invisible", call: action.Call{Tool: "pay", Args: json.RawMessage(`{"to":"acme\u202emoc.live\u200b","word":"p\u0430ypal","nbsp":"a\u00a0b","flag":"\ud83c\uddea\ud83c\uddfa \u2764\ufe0f"}`)}},
+		{
+			name: "values", rules: Rules{Title: "Run {cmd} with {env} and {config}", Schema: json.RawMessage(`{"properties":{"cmd":{},"env":{},"config":{},"pem":{},"doc":{}}}`)},
+			call: action.Call{Tool: "run", Args: json.RawMessage(`{"cmd":"curl -H 'Authorization: Bearer abc.DEF-123' \"https://ana:hunter2@db.acme.test/x?page=2&api_key=k1&v=3\"","env":"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln",` +
+				`"config":"{ \"user\": \"ana\", \"password\": \"hunter2\",\n  \"note\": \"a \\u0041KIAIOSFODNN7EXAMPLE b\" }","pem":"key:\n-----BEGIN EC PRIVATE KEY-----\nMHcCAQEE\n-----END EC PRIVATE KEY-----\nend","doc":"see {\"token\": \"CANARY\"} there"}`)},
+		},
 		{name: "broken", call: action.Call{Tool: "pay", Args: json.RawMessage(`{"a":"CANARY","a":"CANARY"}`), Extra: json.RawMessage(`{"b":`), Meta: json.RawMessage(`{"ok":1}`)}, rules: Rules{Title: "Pay {a}"}},
 		{name: "title", call: action.Call{Tool: "merge", Args: json.RawMessage(`{"n":7,"owner":"acme\n/evil","s":"` + strings.Repeat("é", 100) + `","o":{"a":[1,{"password":"CANARY"}]},"t":true,"mark":"⟨none⟩ ⟦masked⟧"}`)}, rules: Rules{Title: "#{n} {owner} {gone} {s} {o} {t} {mark}"}},
 	} {
@@ -237,7 +246,7 @@ func TestCanary(t *testing.T) {
 
 func TestMaskDigest(t *testing.T) {
 	one := func(args string) approvals.Mask {
-		_, v := Render(action.Call{Args: json.RawMessage(args)}, Rules{}, keyed)
+		_, v := Render(action.Call{Args: json.RawMessage(args)}, Rules{Schema: json.RawMessage(`{"properties":{"token":{}}}`)}, keyed)
 		if len(v.Masked) != 1 || !v.Complete() {
 			t.Fatalf("%+v", v)
 		}

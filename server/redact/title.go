@@ -49,7 +49,7 @@ func (d *drawing) summary(args json.RawMessage) string {
 		if len(parts) == summaryArgs {
 			return strings.Join(parts, ", ") + ", …"
 		}
-		parts = append(parts, wording(name, summaryValue)+": "+d.short(name, v, summaryValue, pair))
+		parts = append(parts, d.wording(name, summaryValue)+": "+d.short(name, v, summaryValue, pair))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -63,9 +63,9 @@ func (d *drawing) short(name string, v json.RawMessage, most int, pair bool) str
 		return maskedMark
 	}
 	if s, ok := action.Text(v); ok {
-		return wording(s, most)
+		return d.wording(s, most)
 	}
-	inner := &drawing{names: d.names, pointers: d.pointers}
+	inner := &drawing{names: d.names, pointers: d.pointers, aws: d.aws}
 	inner.value(v, at, 0)
 	return cutShown(flat(inner.String()), most)
 }
@@ -88,31 +88,61 @@ func flat(pretty string) string {
 }
 
 // wording shows a stranger's name or text: at most that many runes, never a part of
-// a character's code. What is more than one plain word stands in quotes: on a line
-// with our own text, a value such as "1 (test, no effect)" would read as if we
-// had said it.
-func wording(s string, most int) string {
-	if plain(s) {
+// a character's code, its secrets masked. What is more than one plain word stands in
+// quotes: on a line with our own text, a value such as "1 (test, no effect)" would
+// read as if we had said it.
+func (d *drawing) wording(s string, most int) string {
+	found, c := d.secrets(s, 0)
+	switch {
+	case c == opaque:
+		return "⟦not shown⟧"
+	case len(found) == 1 && found[0].from == 0 && found[0].to == len(s):
+		return maskedMark
+	case len(found) == 0 && plain(s):
 		return cut(s, most)
 	}
-	var w ink
-	var pieces []string
-	total := 0
-	for _, r := range s {
-		p := w.piece(r)
-		if r == '"' || r == '\\' {
-			p = escapes[r]
-		}
-		pieces = append(pieces, p)
-		if total += utf8.RuneCountInString(p); total > most {
-			break
-		}
+	l := line{most: most}
+	from := 0
+	for _, f := range found {
+		l.text(s[from:f.from])
+		l.add(f.mark())
+		from = f.to
 	}
-	shown := join(pieces, most)
-	if total > most { // the … is ours and stands outside
+	l.text(s[from:])
+	shown := join(l.pieces, most)
+	if l.total > most { // the … is ours and stands outside
 		return `"` + strings.TrimSuffix(shown, "…") + `"…`
 	}
 	return `"` + shown + `"`
+}
+
+// line collects what fits on one.
+type line struct {
+	w      ink
+	pieces []string
+	total  int // runes
+	most   int
+}
+
+func (l *line) add(piece string) {
+	if l.total <= l.most {
+		l.pieces = append(l.pieces, piece)
+		l.total += utf8.RuneCountInString(piece)
+	}
+}
+
+func (l *line) text(s string) {
+	for _, r := range s {
+		if l.total > l.most {
+			return
+		}
+		if r == '"' || r == '\\' {
+			l.w.marks = 0
+			l.add(escapes[r])
+			continue
+		}
+		l.add(l.w.piece(r))
+	}
 }
 
 // plain tells whether s can be nothing but one word.

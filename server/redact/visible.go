@@ -116,8 +116,14 @@ func (w *ink) text(s string) {
 // quoted writes s as a JSON string that reads as it was meant: the short escapes
 // stay escapes, everything else that can't be seen is shown by its code.
 func (w *ink) quoted(s string) {
-	w.marks, w.spaces = 0, 0
 	w.WriteByte('"')
+	w.escaped(s)
+	w.WriteByte('"')
+}
+
+// escaped is what quoted writes between the quotes.
+func (w *ink) escaped(s string) {
+	w.marks, w.spaces = 0, 0
 	for _, r := range s {
 		if e, ok := escapes[r]; ok {
 			w.WriteString(e)
@@ -128,7 +134,6 @@ func (w *ink) quoted(s string) {
 		w.put(r)
 	}
 	w.script.end()
-	w.WriteByte('"')
 }
 
 var escapes = map[rune]string{
@@ -144,9 +149,6 @@ func (w *ink) warnings() []string {
 		}
 		out = append(out, fmt.Sprintf("%s shown by code: %s",
 			plural(w.coded, "character that can't be seen or trusted is", "characters that can't be seen or trusted are"), strings.Join(codes, " ")))
-	}
-	if n := w.script.mixed; n > 0 {
-		out = append(out, plural(n, "word mixes", "words mix")+" Latin letters with look-alikes of another script")
 	}
 	if n := w.pads; n > 0 {
 		out = append(out, plural(n, "long run of spaces pushes", "long runs of spaces push")+" what follows out of sight")
