@@ -217,18 +217,9 @@ func (s *Server) adminRevoke(c echo.Context) error {
 	}
 	ctx, cancel := adminContext(c)
 	defer cancel()
-	t, err := s.adminTicket(ctx, c)
+	t, person, err := s.adminMay(ctx, c, approvals.Approve, "revoke")
 	if err != nil {
 		return err
-	}
-	person := c.Get(personKey).(string)
-	groups, err := s.votersGroups(ctx, approvals.Vote{Person: person, Verdict: approvals.Approve}, t)
-	if err != nil {
-		return err
-	}
-	if st := standing(t, person, groups, s.now()); !st.MayApprove {
-		s.refuse(ctx, approvals.Vote{ID: t.ID, Person: person, Source: "admin", Nonce: voteNonce("revoke", t.ID, requestIDOf(c))}, st.Why)
-		return conflictProblem(st.Why, t)
 	}
 	after, err := s.cfg.Desk.End(ctx, t.ID, approvals.Revoked, "", person, cleanReason(reason))
 	if err != nil {
@@ -253,24 +244,35 @@ func (s *Server) adminResolve(c echo.Context) error {
 	}
 	ctx, cancel := adminContext(c)
 	defer cancel()
-	t, err := s.adminTicket(ctx, c)
+	t, person, err := s.adminMay(ctx, c, approvals.Deny, "resolve")
 	if err != nil {
 		return err
-	}
-	person := c.Get(personKey).(string)
-	groups, err := s.votersGroups(ctx, approvals.Vote{Person: person, Verdict: approvals.Deny}, t)
-	if err != nil {
-		return err
-	}
-	if st := standing(t, person, groups, s.now()); !st.MayDeny {
-		s.refuse(ctx, approvals.Vote{ID: t.ID, Person: person, Source: "admin", Nonce: voteNonce("resolve", t.ID, requestIDOf(c))}, st.Why)
-		return conflictProblem(st.Why, t)
 	}
 	after, err := s.cfg.Desk.Resolve(ctx, t.ID, ran == "true", person, note)
 	if err != nil {
 		return s.voteProblem(err, after)
 	}
 	return answerJSON(c, wire(after))
+}
+
+// adminMay finds the approval and the operator, who has to be somebody who could
+// answer it so. A refusal is recorded.
+func (s *Server) adminMay(ctx context.Context, c echo.Context, as approvals.Verdict, what string) (approvals.Ticket, string, error) {
+	t, err := s.adminTicket(ctx, c)
+	if err != nil {
+		return t, "", err
+	}
+	person := c.Get(personKey).(string)
+	groups, err := s.votersGroups(ctx, approvals.Vote{Person: person, Verdict: as}, t)
+	if err != nil {
+		return t, "", err
+	}
+	st := standing(t, person, groups, s.now())
+	if as == approvals.Approve && st.MayApprove || as == approvals.Deny && st.MayDeny {
+		return t, person, nil
+	}
+	s.refuse(ctx, approvals.Vote{ID: t.ID, Person: person, Source: "admin", Nonce: voteNonce(what, t.ID, requestIDOf(c))}, st.Why)
+	return t, "", conflictProblem(st.Why, t)
 }
 
 func answerJSON(c echo.Context, v any) error {
