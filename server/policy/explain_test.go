@@ -98,11 +98,14 @@ func TestUnaskedArgumentsCostNothing(t *testing.T) {
 			}
 		})
 	}
+	// With the race detector a pool forgets at random what was put back. What
+	// looks at the thousand values below costs far more than this.
+	const pools = 3
 	bare := allocs("")
 	if bare > 60 {
 		t.Errorf("%v allocations for ten rules", bare)
 	}
-	if more := allocs(`, "blob": "` + strings.Repeat(`\u0041`, 1000) + `", "deep": {"a": [1, 2, {"b": "c"}]}, "n": 1e400, "m": [` + strings.Repeat("1, ", 500) + `1]`); more > bare {
+	if more := allocs(`, "blob": "` + strings.Repeat(`\u0041`, 1000) + `", "deep": {"a": [1, 2, {"b": "c"}]}, "n": 1e400, "m": [` + strings.Repeat("1, ", 500) + `1]`); more > bare+pools {
 		t.Errorf("%v allocations, %v with arguments that no rule asks for", bare, more)
 	}
 }
