@@ -77,7 +77,7 @@ func (k *call) judge(ctx context.Context) *refusal {
 		return ptr(noSuchTool("unknown_tool"))
 	}
 	k.c.Server, k.c.Tool = server, tool
-	k.verdict = k.g.gates.call(k.st, k.c)
+	k.verdict = k.g.gates.call(k.st, k.facts())
 	if !k.g.gates.list(k.st, server, tool) {
 		return ptr(noSuchTool("not_shown"))
 	}
@@ -146,7 +146,7 @@ func (k *call) runAllowed(ctx context.Context) Answer {
 	if err := k.g.write(ctx, k.decision("allow", ""), k.start()); err != nil {
 		return k.noLedger(err)
 	}
-	p, err := k.g.leaveFor(k.c, nil, time.Time{})
+	p, err := k.g.leaveFor(k.facts(), nil, time.Time{})
 	if err != nil {
 		k.g.writeLate(k.result(outcome{status: statusNotRun, errorType: "policy_changed"}))
 		return refusal{code: codeParams, reason: "policy_denied", message: sayChanged}.answer()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/countersign-mcp/countersign/approvals/action"
+	"github.com/countersign-mcp/countersign/server/policy"
 )
 
 // listAge is how old a list of tools may be for a call that is allowed outright.
@@ -172,7 +173,7 @@ func (g *Gate) shown(st *State, server string, d definition, who action.Actor, j
 	if joined {
 		raw = action.SetMember(raw, "name", quote(server+"__"+d.name))
 	}
-	hints, ok := tierHints[g.gates.call(st, action.Call{Server: server, Tool: d.name, Args: json.RawMessage(`{}`), Actor: who}).Tier]
+	hints, ok := tierHints[g.gates.call(st, policy.Facts{Call: action.Call{Server: server, Tool: d.name, Args: json.RawMessage(`{}`), Actor: who}}).Tier]
 	if !ok {
 		return raw
 	}

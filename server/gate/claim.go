@@ -112,7 +112,7 @@ func (g *Gate) misfit(st *State, p approvals.Parked, who action.Actor) (cause st
 // or it ends with the cause. A judgement that ran out of time says nothing of the
 // call; it is tried again.
 func (g *Gate) still(st *State, c action.Call, p approvals.Parked, cause string) (string, error) {
-	v := g.gates.call(st, c)
+	v := g.gates.call(st, factsOf(c, p.Envelope))
 	switch {
 	case v.Hurried:
 		return "", &stuck{sayStuckBusy}
@@ -269,7 +269,7 @@ func (g *Gate) leaveToRun(ctx context.Context, c *claimed) (permit, outcome) {
 		}
 		c.gen = cat.gen
 	}
-	p, err := g.leaveFor(call, c, before)
+	p, err := g.leaveFor(factsOf(call, c.parked.Envelope), c, before)
 	if err != nil {
 		g.log.Warn("an approved call was stopped by the last check", "approval", c.parked.ID, "error", err)
 		return permit{}, notRun(approvals.CausePolicy)

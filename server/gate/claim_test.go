@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/countersign-mcp/countersign/approvals"
-	"github.com/countersign-mcp/countersign/approvals/action"
 	"github.com/countersign-mcp/countersign/approvals/ledger"
 	"github.com/countersign-mcp/countersign/server/policy"
 )
@@ -399,11 +398,11 @@ func TestBusyJudgementVoidsNothing(t *testing.T) {
 	var busy atomic.Bool
 	busy.Store(true)
 	judge := b.gates.call
-	b.gates.call = func(st *State, c action.Call) policy.Verdict {
+	b.gates.call = func(st *State, f policy.Facts) policy.Verdict {
 		if busy.Load() {
 			return policy.Verdict{Hurried: true}
 		}
-		return judge(st, c)
+		return judge(st, f)
 	}
 	b.vote(tk, "ben", approvals.Approve, "")
 	if s := read(t, <-ch); s.status() != "approved" || !strings.Contains(s.text(), "too busy") {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/countersign-mcp/countersign/approvals/action"
 	"github.com/countersign-mcp/countersign/approvals/ledger"
+	"github.com/countersign-mcp/countersign/server/policy"
 	"github.com/countersign-mcp/countersign/server/upstream"
 )
 
@@ -24,9 +25,10 @@ type permit struct {
 
 // leaveFor is the third check: it asks the state of this moment, not the one
 // that the call came in under.
-func (g *Gate) leaveFor(c action.Call, won *claimed, before time.Time) (permit, error) {
+func (g *Gate) leaveFor(f policy.Facts, won *claimed, before time.Time) (permit, error) {
+	c := f.Call
 	st := g.state.Load()
-	if err := g.gates.last(st, c, won); err != nil {
+	if err := g.gates.last(st, f, won); err != nil {
 		return permit{}, err
 	}
 	up := st.Upstreams[c.Server]

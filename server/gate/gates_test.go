@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/countersign-mcp/countersign/approvals/action"
 	"github.com/countersign-mcp/countersign/approvals/ledger"
 	"github.com/countersign-mcp/countersign/server/policy"
 	"github.com/countersign-mcp/countersign/server/upstream"
@@ -82,14 +81,14 @@ func TestDenialNamesItsRuleAndNoValue(t *testing.T) {
 // Each of the three gates is broken in turn; the other two must still stop what
 // is denied and what nobody approved.
 func TestOneBrokenGateLetsNothingThrough(t *testing.T) {
-	allow := func(*State, action.Call) policy.Verdict { return policy.Verdict{Effect: policy.Allow} }
+	allow := func(*State, policy.Facts) policy.Verdict { return policy.Verdict{Effect: policy.Allow} }
 	tests := []struct {
 		name   string
 		broken func(*gates)
 	}{
 		{"list", func(g *gates) { g.list = func(*State, string, string) bool { return true } }},
 		{"call", func(g *gates) { g.call = allow }},
-		{"last", func(g *gates) { g.last = func(*State, action.Call, *claimed) error { return nil } }},
+		{"last", func(g *gates) { g.last = func(*State, policy.Facts, *claimed) error { return nil } }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

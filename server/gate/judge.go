@@ -18,9 +18,9 @@ type gates struct {
 	// caller at all.
 	list func(st *State, server, tool string) bool
 	// call judges one call by the state it came in under.
-	call func(st *State, c action.Call) policy.Verdict
+	call func(st *State, f policy.Facts) policy.Verdict
 	// last is asked right before the bytes leave, with the state of that moment.
-	last func(st *State, c action.Call, won *claimed) error
+	last func(st *State, f policy.Facts, won *claimed) error
 }
 
 func theGates() gates {
@@ -28,9 +28,7 @@ func theGates() gates {
 		list: func(st *State, server, tool string) bool {
 			return st.Upstreams[server] != nil && st.Policy.Shows(server, tool)
 		},
-		call: func(st *State, c action.Call) policy.Verdict {
-			return st.Policy.Judge(policy.Facts{Call: c})
-		},
+		call: func(st *State, f policy.Facts) policy.Verdict { return st.Policy.Judge(f) },
 		last: lastWord,
 	}
 }
@@ -40,14 +38,15 @@ var errNotNow = errors.New("the call may not run any more")
 // lastWord is the third check. It takes nothing from the first two. won is nil
 // for a call that is simply allowed; otherwise it is why the call may run
 // although its policy asks for people: a won claim, with what they agreed to.
-func lastWord(st *State, c action.Call, won *claimed) error {
+func lastWord(st *State, f policy.Facts, won *claimed) error {
+	c := f.Call
 	if st == nil || st.Policy == nil {
 		return fmt.Errorf("no policy: %w", errNotNow)
 	}
 	if _, known := st.Upstreams[c.Server]; !known || c.Tool == "" {
 		return fmt.Errorf("no such upstream: %w", errNotNow)
 	}
-	v := st.Policy.Judge(policy.Facts{Call: c})
+	v := st.Policy.Judge(f)
 	if won == nil {
 		if v.Effect == policy.Allow {
 			return nil
