@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/countersign-mcp/countersign/approvals/action"
+	"github.com/countersign-mcp/countersign/server/pins"
 	"github.com/countersign-mcp/countersign/server/policy"
 	"github.com/countersign-mcp/countersign/server/upstream"
 )
@@ -24,7 +25,7 @@ type call struct {
 	begun time.Time
 
 	verdict policy.Verdict
-	tool    definition // of the called tool
+	tool    pins.Tool  // of the called tool
 	cat     *catalogue // in which it was found
 }
 

@@ -6,10 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/countersign-mcp/countersign/approvals/action"
+	"github.com/countersign-mcp/countersign/server/pins"
 	"github.com/countersign-mcp/countersign/server/policy"
 )
 
@@ -20,25 +20,18 @@ const listAge = 30 * time.Second
 // listTimeout bounds one reading of an upstream's list.
 const listTimeout = 20 * time.Second
 
-// definition is one tool as its upstream describes it.
-type definition struct {
-	name   string
-	raw    json.RawMessage // the array element as sent
-	digest action.Digest   // over its canonical form: the order of keys is no change
-}
-
 // catalogue is an upstream's list of tools at one moment.
 type catalogue struct {
-	defs     []definition // in the upstream's order
+	defs     []pins.Tool // in the upstream's order
 	manifest action.Digest
 	gen      uint64 // of the upstream before the list was read
 	at       time.Time
 }
 
-func (c *catalogue) find(name string) (definition, bool) {
-	i := slices.IndexFunc(c.defs, func(d definition) bool { return d.name == name })
+func (c *catalogue) find(name string) (pins.Tool, bool) {
+	i := slices.IndexFunc(c.defs, func(d pins.Tool) bool { return d.Name == name })
 	if i < 0 {
-		return definition{}, false
+		return pins.Tool{}, false
 	}
 	return c.defs[i], true
 }
@@ -87,43 +80,21 @@ func (g *Gate) read(ctx context.Context, up Upstream) (*catalogue, error) {
 	}
 	seen := map[string]int{}
 	for _, raw := range tools {
-		def, err := define(raw)
+		def, err := pins.Define(raw)
 		if err != nil {
 			g.log.Warn("a tool in the upstream's list is not one; it is left out", "error", err)
 			continue
 		}
-		seen[def.name]++
+		seen[def.Name]++
 		c.defs = append(c.defs, def)
 	}
 	// Two tools of one name: nobody can say which definition a call means.
-	c.defs = slices.DeleteFunc(c.defs, func(d definition) bool { return seen[d.name] > 1 })
-	c.manifest = manifestOf(c.defs)
+	c.defs = slices.DeleteFunc(c.defs, func(d pins.Tool) bool { return seen[d.Name] > 1 })
+	c.manifest = pins.Manifest(c.defs)
 	if c.gen == up.Generation() { // else it may be of the process before
 		g.listings.Store(up, c)
 	}
 	return c, nil
-}
-
-func define(raw json.RawMessage) (definition, error) {
-	member, _ := action.Member(raw, "name")
-	name, ok := action.Text(member)
-	if !ok || name == "" {
-		return definition{}, fmt.Errorf("it has no name")
-	}
-	canon, err := action.Canonical(raw)
-	if err != nil {
-		return definition{}, fmt.Errorf("its definition has no canonical form: %w", err)
-	}
-	return definition{name: name, raw: raw, digest: action.Sum("countersign/tool/v1", canon)}, nil
-}
-
-func manifestOf(defs []definition) action.Digest {
-	sorted := slices.SortedFunc(slices.Values(defs), func(a, b definition) int { return strings.Compare(a.name, b.name) })
-	parts := make([][]byte, 0, 2*len(sorted))
-	for _, d := range sorted {
-		parts = append(parts, []byte(d.name), d.digest.Bytes())
-	}
-	return action.Sum("countersign/manifest/v1", parts...)
 }
 
 // Tools answers tools/list for one actor: the upstreams' own lists without what
@@ -155,7 +126,7 @@ func (g *Gate) Tools(ctx context.Context, front string, who action.Actor, params
 			continue // the others' tools are still there
 		}
 		for _, d := range cat.defs {
-			if d.name == CollectTool && !g.set.NoCollect || !plausible(d.name) || !g.gates.list(st, server, d.name) {
+			if d.Name == CollectTool && !g.set.NoCollect || !plausible(d.Name) || !g.gates.list(st, server, d.Name) {
 				continue
 			}
 			out = append(out, g.shown(st, server, d, who, joined))
@@ -168,12 +139,12 @@ func (g *Gate) Tools(ctx context.Context, front string, who action.Actor, params
 }
 
 // shown is a tool's definition as a client sees it.
-func (g *Gate) shown(st *State, server string, d definition, who action.Actor, joined bool) json.RawMessage {
-	raw := d.raw
+func (g *Gate) shown(st *State, server string, d pins.Tool, who action.Actor, joined bool) json.RawMessage {
+	raw := d.Raw
 	if joined {
-		raw = action.SetMember(raw, "name", quote(server+"__"+d.name))
+		raw = action.SetMember(raw, "name", quote(server+"__"+d.Name))
 	}
-	hints, ok := tierHints[g.gates.call(st, policy.Facts{Call: action.Call{Server: server, Tool: d.name, Args: json.RawMessage(`{}`), Actor: who}}).Tier]
+	hints, ok := tierHints[g.gates.call(st, policy.Facts{Call: action.Call{Server: server, Tool: d.Name, Args: json.RawMessage(`{}`), Actor: who}}).Tier]
 	if !ok {
 		return raw
 	}

@@ -61,7 +61,7 @@ func (g *Gate) fit(ctx context.Context, id string, who action.Actor) (*claimed, 
 		g.log.Warn("an approved call waits for its upstream", "approval", id, "error", err)
 		return nil, &stuck{sayStuckUpstream}
 	}
-	if def, ok := cat.find(p.Envelope.Call.Tool); !ok || def.digest != p.Envelope.ToolDef {
+	if def, ok := cat.find(p.Envelope.Call.Tool); !ok || def.Digest != p.Envelope.ToolDef {
 		return nil, g.void(ctx, p, approvals.CauseTool, nil)
 	}
 	switch started, err := g.ledger.Started(id); {
@@ -264,7 +264,7 @@ func (g *Gate) leaveToRun(ctx context.Context, c *claimed) (permit, outcome) {
 		if err != nil {
 			return permit{}, notRun(approvals.CauseNotSent)
 		}
-		if def, ok := cat.find(call.Tool); !ok || def.digest != c.parked.Envelope.ToolDef {
+		if def, ok := cat.find(call.Tool); !ok || def.Digest != c.parked.Envelope.ToolDef {
 			return permit{}, notRun(approvals.CauseTool)
 		}
 		c.gen = cat.gen

@@ -134,7 +134,7 @@ func (k *call) parking(who people) approvals.Park {
 	e := action.Envelope{
 		V: action.EnvelopeVersion, OperationID: k.op, Call: k.c, Tier: k.verdict.Tier,
 		ServerID: up.Identity(), ServerName: strings.TrimSpace(info.Name + " " + info.Version),
-		Manifest: k.cat.manifest, ToolDef: k.tool.digest, Policy: k.verdict.Policy,
+		Manifest: k.cat.manifest, ToolDef: k.tool.Digest, Policy: k.verdict.Policy,
 	}
 	p := approvals.Park{
 		Nonce: k.op, Requester: who.requester, Caps: k.g.set.Caps,
@@ -159,7 +159,7 @@ func (k *call) parking(who people) approvals.Park {
 	}
 	p.Envelope = e
 	show := k.st.Policy.Rules(k.c.Server, k.c.Tool)
-	schema, _ := action.Member(k.tool.raw, "inputSchema")
+	schema, _ := action.Member(k.tool.Raw, "inputSchema")
 	rules := redact.Rules{Keys: show.Keys, Pointers: show.Pointers, Title: show.Title, Schema: schema}
 	p.Title, p.View = redact.Render(k.c, rules, func(b []byte) string { return k.g.ring.MAC(keys.Value, b) })
 	return p

@@ -58,7 +58,7 @@ func (k *call) decision(outcome, reason string) ledger.Record {
 		r.PolicyDigest = k.st.Policy.Digest().Hex()
 	}
 	if k.cat != nil {
-		r.ManifestDigest, r.ToolDigest = k.cat.manifest.Hex(), k.tool.digest.Hex()
+		r.ManifestDigest, r.ToolDigest = k.cat.manifest.Hex(), k.tool.Digest.Hex()
 	}
 	r.ArgsDigest = k.g.argsDigest(k.c)
 	return r

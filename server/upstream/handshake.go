@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -74,7 +75,9 @@ func (p *peer) discover(ctx context.Context, cfg Config) (Info, bool, error) {
 	}
 	var self identity
 	_ = json.Unmarshal(res.Meta["io.modelcontextprotocol/serverInfo"], &self) // optional
-	return Info{Name: self.Name, Version: self.Version, Instructions: res.Instructions, Protocol: modernVersion}, true, nil
+	return Info{
+		Name: self.Name, Version: self.Version, Instructions: res.Instructions, Protocol: modernVersion, Capabilities: capabilities(raw),
+	}, true, nil
 }
 
 func (p *peer) initialize(ctx context.Context, self json.RawMessage) (Info, error) {
@@ -97,5 +100,16 @@ func (p *peer) initialize(ctx context.Context, self json.RawMessage) (Info, erro
 		return Info{}, errors.New("the upstream answered initialize with a protocol version that we do not speak")
 	}
 	p.send(noticeLine("notifications/initialized", json.RawMessage(`{}`)))
-	return Info{Name: res.Server.Name, Version: res.Server.Version, Instructions: res.Instructions, Protocol: res.Version}, nil
+	return Info{
+		Name: res.Server.Name, Version: res.Server.Version, Instructions: res.Instructions, Protocol: res.Version, Capabilities: capabilities(raw),
+	}, nil
+}
+
+// capabilities is that member of a handshake's answer, as it was sent.
+func capabilities(answer json.RawMessage) json.RawMessage {
+	c, ok := action.Member(answer, "capabilities")
+	if !ok || action.TypeOf(c) != "object" {
+		return nil
+	}
+	return bytes.Clone(c) // the answer's memory is large and lives as long
 }

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/countersign-mcp/countersign/approvals/action"
 	"github.com/countersign-mcp/countersign/server/upstream"
 	"github.com/countersign-mcp/countersign/server/upstream/upstreamtest"
 )
@@ -131,6 +134,34 @@ func TestIdentityNamesNoSecret(t *testing.T) {
 	}
 	if a == id([]string{"s", "y"}, map[string]string{"TOKEN": "1"}) || a == id([]string{"s", "x"}, nil) {
 		t.Error("another command or environment has the same identity")
+	}
+}
+
+// An update is the same server; what it says of itself is kept as it was sent.
+func TestIdentityIsWithoutTheVersion(t *testing.T) {
+	dir := upstreamtest.NewDir(t, oneTool)
+	ids := map[string]string{}
+	for _, era := range []string{"legacy", "modern"} { // versions 1.2 and 2.0 of "desk"
+		cfg := upstream.Config{Name: "desk", Command: dir.Command(), Env: dir.Env(upstreamtest.EraVar, era)}
+		u, err := upstream.New(cfg, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { u.Close() })
+		if err := u.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ids[era] = u.Identity().Hex()
+		if want := action.ServerID(cfg.Command, "", slices.Sorted(maps.Keys(cfg.Env)), "desk").Hex(); ids[era] != want {
+			t.Errorf("%s: the identity is not that of command, directory, variables and name", era)
+		}
+		want := map[string]string{"legacy": `{"tools":{"listChanged":true}}`, "modern": `{"tools":{}}`}[era]
+		if got := string(u.Info().Capabilities); got != want {
+			t.Errorf("%s: capabilities %s, want %s", era, got, want)
+		}
+	}
+	if ids["legacy"] != ids["modern"] {
+		t.Error("another version has another identity")
 	}
 }
 

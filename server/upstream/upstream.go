@@ -79,7 +79,8 @@ var (
 // Info is what the upstream said of itself.
 type Info struct {
 	Name, Version, Instructions string
-	Protocol                    string // MCP version in use; empty before the first handshake
+	Protocol                    string          // MCP version in use; empty before the first handshake
+	Capabilities                json.RawMessage // as declared, not changed by anyone; nil when it declared none
 }
 
 // Upstream is one server. It is safe for concurrent use.
@@ -171,18 +172,10 @@ const nextProcess = 1 << 32
 
 func processOf(gen uint64) uint64 { return gen / nextProcess }
 
-// Identity says which server this is: its command, the names of its configured
-// environment, and what it calls itself.
+// Identity says which server this is: its command and directory, the names of its
+// configured environment, and what it calls itself. Its version is not part of it.
 func (u *Upstream) Identity() action.Digest {
-	info := u.Info()
-	parts := [][]byte{[]byte(u.cfg.Dir), []byte(info.Name), []byte(info.Version)}
-	for _, a := range u.cfg.Command {
-		parts = append(parts, []byte("arg:"+a))
-	}
-	for _, name := range slices.Sorted(maps.Keys(u.cfg.Env)) {
-		parts = append(parts, []byte("env:"+name))
-	}
-	return action.Sum("countersign/upstream/v1", parts...)
+	return action.ServerID(u.cfg.Command, u.cfg.Dir, slices.Sorted(maps.Keys(u.cfg.Env)), u.Info().Name)
 }
 
 // Close stops the process: stdin is closed, then SIGTERM, then SIGKILL. One that
