@@ -18,6 +18,7 @@ type Config struct {
 	Keys      Keys                `yaml:"keys"`
 	Approvals Approvals           `yaml:"approvals"`
 	Policy    string              `yaml:"policy"` // path, relative to the configuration file
+	Pins      Pins                `yaml:"pins"`
 	Ledger    Ledger              `yaml:"ledger"`
 	Upstreams map[string]Upstream `yaml:"upstreams"`
 	Slack     *Slack              `yaml:"slack"`
@@ -108,6 +109,13 @@ type Approvals struct {
 	DenyTTL     time.Duration `yaml:"deny_ttl"`
 	Lease       time.Duration `yaml:"lease"`
 	NotifyLease time.Duration `yaml:"notify_lease"`
+}
+
+// Pins say what the upstreams' tools were agreed to be.
+type Pins struct {
+	File     string        `yaml:"file"`      // path, relative to the configuration file
+	FirstUse bool          `yaml:"first_use"` // what the file lacks is pinned as first seen
+	MaxAge   time.Duration `yaml:"max_age"`   // of the list that an allowed call is compared with
 }
 
 // Ledger is where this machine's evidence is written.

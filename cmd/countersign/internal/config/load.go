@@ -37,6 +37,7 @@ func Defaults() Config {
 			Lease: 30 * time.Second, NotifyLease: 30 * time.Second,
 		},
 		Policy: "policy.yaml",
+		Pins:   Pins{MaxAge: 30 * time.Second},
 		Ledger: Ledger{Dir: "ledger"},
 	}
 }
@@ -207,4 +208,12 @@ func (c *Config) LedgerPath() string {
 		return c.Ledger.Dir
 	}
 	return filepath.Join(c.DataPath(), c.Ledger.Dir)
+}
+
+// PinsPath is where the pins are; empty when the file is not configured.
+func (c *Config) PinsPath() string {
+	if c.Pins.File == "" {
+		return ""
+	}
+	return c.Resolve(c.Pins.File)
 }
