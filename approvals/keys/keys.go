@@ -45,6 +45,7 @@ const (
 	Args     Purpose = "args"     // the arguments' digest on the ledger
 	State    Purpose = "state"    // sealed: what a client carries for us between two requests
 	LinkHash Purpose = "link"     // the stored form of a link's token
+	PinSeal  Purpose = "pin"      // sealed: what a tool was pinned to
 	Captures Purpose = "captures" // sealed: what a ticketing system answered
 )
 

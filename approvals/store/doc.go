@@ -32,7 +32,9 @@
 //
 // Limits: whoever can write to Redis can delete or end approvals, and can put
 // back a record as it was before its claim. The claimer's own ledger catches the
-// latter where the start is known to it; elsewhere nothing in Redis can.
+// latter where the start is known to it; elsewhere nothing in Redis can. Pins of
+// tools can be deleted or put back to what they were; a running gate remembers
+// newer ones and writes them again, one that starts then can't know of them.
 //
 // # Keys
 //
@@ -54,6 +56,7 @@
 //	{ns}:nl:ID    string  who tells about the record at the moment
 //	{ns}:hd:NONCE string  a ledger head that was told
 //	{ns}:l:MAC    string  a link's approval and person, with a MAC
+//	{ns}:pn:NAME  hash    what an upstream's tools were pinned to at run time, sealed
 //	{ns}:ob       stream  outbox: ids to look at again
 //	{ns}:ev       stream  events, numbered from 1 without gaps
 //	{ns}:evn      string  number of the last event

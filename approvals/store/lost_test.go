@@ -121,6 +121,16 @@ func lostOps() map[string]op {
 		"Load": {parked, func(t *testing.T, s *scene) error {
 			return err2(s.p.Load(t.Context(), s.id, action.Actor{ID: "ana@acme.test"}))
 		}, []string{"requested"}, approvals.Pending},
+		"Pin": {noPrep, func(t *testing.T, s *scene) error {
+			return s.p.Pin(t.Context(), s.id, nil, pinOf("cancel_order", "one", 1), pinOf("get_order", "one", 1))
+		}, nil, ""},
+		"Pin under a claim": {claimed, func(t *testing.T, s *scene) error {
+			return s.p.Pin(t.Context(), s.id, &s.g, pinOf("cancel_order", "one", 1))
+		}, []string{"requested", "vote", "approved", "executing"}, approvals.Executing},
+		"Pins": {noPrep, func(t *testing.T, s *scene) error { return err2(s.p.Pins(t.Context(), s.id)) }, nil, ""},
+		"RefusePins": {noPrep, func(t *testing.T, s *scene) error {
+			return s.p.RefusePins(t.Context(), s.id, action.Sum("change"), "op-1", "ben")
+		}, nil, ""},
 		"Nudges and Done": {parked, func(t *testing.T, s *scene) error {
 			ns, err := s.p.Nudges(t.Context(), "c", 10, 0)
 			for _, n := range ns {
