@@ -44,6 +44,17 @@ func (o *object) number(k string, v int64) {
 	o.b = strconv.AppendInt(o.b, v, 10)
 }
 
+func (o *object) yes(k string, v bool) {
+	if v {
+		o.key(k)
+		o.b = append(o.b, "true"...)
+	}
+}
+
+func (o *object) texts(k string, v []string) {
+	list(o, k, v, appendText)
+}
+
 func (o *object) count(k string, v uint64) {
 	if v == 0 {
 		return
@@ -75,7 +86,7 @@ func appendText(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// list writes an array member; each element is an object.
+// list writes an array member.
 func list[T any](o *object, k string, items []T, element func([]byte, T) []byte) {
 	if len(items) == 0 {
 		return
@@ -132,6 +143,11 @@ func (r *Record) upTo(o *object) {
 	o.text("file", r.File)
 	o.text("head", r.HeadHash)
 	o.text("manifest_digest", r.ManifestDigest)
+	if r.Observe != nil {
+		o.key("observe")
+		o.b = r.Observe.append(o.b)
+	}
+	o.yes("observed", r.Observed)
 	o.text("operation_id", r.OperationID)
 	o.text("outcome", r.Outcome)
 	o.text("policy_digest", r.PolicyDigest)
@@ -141,6 +157,7 @@ func (r *Record) upTo(o *object) {
 	o.count("records", r.Records)
 	o.text("request_id", r.RequestID)
 	o.text("result_digest", r.ResultDigest)
+	list(o, "routes", r.Routes, appendRoute)
 	list(o, "rules", r.Rules, appendRule)
 	o.count("seq", r.Seq)
 	o.text("server", r.Server)
@@ -164,6 +181,13 @@ func appendRule(b []byte, r Rule) []byte {
 	o := begin(b)
 	o.text("effect", r.Effect)
 	o.text("id", r.ID)
+	return o.end()
+}
+
+func (v *Observe) append(b []byte) []byte {
+	o := begin(b)
+	o.moment("until", v.Until)
+	o.texts("upstreams", v.Upstreams)
 	return o.end()
 }
 

@@ -100,6 +100,15 @@ type Record struct {
 	Reason  string `json:"reason"`  // a code such as "unlisted" or "frozen", never prose
 	Rules   []Rule `json:"rules"`
 
+	// Observed is said of a decision to allow what the policy would have asked
+	// people about, on an upstream where nobody is asked yet. Rules then are those
+	// that would have asked, Routes where, and Reason, if there is one, why the
+	// call would have been refused instead of parked.
+	Observed bool    `json:"observed"`
+	Routes   []Route `json:"routes"`
+	// Observe is what a loaded policy says of upstreams where nobody is asked yet.
+	Observe *Observe `json:"observe"`
+
 	Approval *Approval `json:"approval"`
 
 	Status     string `json:"status"`
@@ -122,6 +131,12 @@ type Record struct {
 type Rule struct {
 	ID     string `json:"id"`
 	Effect string `json:"effect"` // Allow, Deny or Review
+}
+
+// Observe names upstreams on which nobody is asked until a moment.
+type Observe struct {
+	Upstreams []string  `json:"upstreams"`
+	Until     time.Time `json:"until"`
 }
 
 // Approval is what a record knows of the approval it concerns.

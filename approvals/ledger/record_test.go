@@ -75,6 +75,8 @@ func fill(v reflect.Value) {
 		}
 	case reflect.String:
 		v.SetString("x")
+	case reflect.Bool:
+		v.SetBool(true)
 	case reflect.Int, reflect.Int64:
 		v.SetInt(7)
 	case reflect.Uint64:

@@ -65,8 +65,38 @@ func (r *Record) check() error {
 			return err
 		}
 	}
+	if err := r.checkObserved(); err != nil {
+		return err
+	}
 	if r.Approval != nil {
 		return r.Approval.check()
+	}
+	return nil
+}
+
+// checkObserved refuses what would read as an observation and is none.
+func (r *Record) checkObserved() error {
+	if r.Observed && (r.Event != Decision || r.Outcome != Allow) {
+		return &Invalid{"observed", "stands where nothing was allowed"}
+	}
+	if len(r.Routes) > maxItems {
+		return &Invalid{"routes", "has too many entries"}
+	}
+	for _, route := range r.Routes {
+		if err := text("routes.name", route.Name); err != nil {
+			return err
+		}
+	}
+	if r.Observe == nil {
+		return nil
+	}
+	if len(r.Observe.Upstreams) > maxItems {
+		return &Invalid{"observe.upstreams", "has too many entries"}
+	}
+	for _, name := range r.Observe.Upstreams {
+		if err := text("observe.upstreams", name); err != nil {
+			return err
+		}
 	}
 	return nil
 }

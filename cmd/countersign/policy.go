@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/countersign-mcp/countersign/approvals/action"
 	"github.com/countersign-mcp/countersign/cmd/countersign/internal/config"
@@ -106,7 +107,7 @@ func (c policyExplainCmd) Run(term terminal, common *common) error {
 	if err != nil {
 		return err
 	}
-	e := explanation{facts: facts, Explanation: set.Explain(facts)}
+	e := explain(set, facts, time.Now())
 	if c.JSON {
 		return e.json(term.out)
 	}
@@ -144,7 +145,7 @@ func (c policyExplainCmd) set(common *common, f *policy.Facts) (*policy.Set, err
 			return nil, err
 		}
 		a.Roles = set.Roles(a.Roles, a.ID, nil)
-		return set, set.Bind([]string{f.Call.Server})
+		return set, set.Bind(append(set.Observation().Upstreams, f.Call.Server))
 	}
 	cfg, err := config.Load(common.Config)
 	if err != nil {

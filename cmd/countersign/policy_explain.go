@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/countersign-mcp/countersign/approvals/action"
 	"github.com/countersign-mcp/countersign/server/policy"
@@ -16,8 +17,17 @@ import (
 // explanation is a judgement as it is printed. Of the call it has names and
 // types, and no value.
 type explanation struct {
-	facts policy.Facts
+	facts    policy.Facts
+	observed time.Time // until when nobody is asked; zero when the verdict holds now
 	policy.Explanation
+}
+
+func explain(set *policy.Set, f policy.Facts, now time.Time) explanation {
+	e := explanation{facts: f, Explanation: set.Explain(f)}
+	if e.Verdict.Effect == policy.Review && set.Observes(f.Call.Server, now) {
+		e.observed = set.Observation().Until.UTC()
+	}
+	return e
 }
 
 // argument is one argument of the call.
@@ -72,6 +82,7 @@ func (e explanation) json(w io.Writer) error {
 		Effect    string        `json:"effect"`
 		Tier      string        `json:"tier,omitempty"`
 		Routes    []string      `json:"routes"`
+		Observed  time.Time     `json:"observed_until,omitzero"`
 		Reasons   []reason      `json:"reasons"`
 		Entries   []policy.Step `json:"entries"`
 		Args      []policy.Step `json:"args"`
@@ -80,7 +91,7 @@ func (e explanation) json(w io.Writer) error {
 		Arguments []argument    `json:"arguments"`
 		Policy    string        `json:"policy"`
 	}{
-		e.tool(), e.Verdict.Effect.String(), e.Verdict.Tier, e.routes(), reasons,
+		e.tool(), e.Verdict.Effect.String(), e.Verdict.Tier, e.routes(), e.observed, reasons,
 		steps(e.Entries), steps(e.Args), steps(e.Rules),
 		append([]string{}, e.facts.Call.Actor.Roles...), e.arguments(), e.Verdict.Policy.Hex(),
 	})
@@ -92,6 +103,9 @@ func (e explanation) text(out io.Writer) error {
 	fmt.Fprintf(w, "%s: %s\n", e.tool(), e.Verdict.Effect)
 	if routes := e.routes(); len(routes) > 0 {
 		fmt.Fprintf(w, "asks on: %s\n", strings.Join(routes, ", "))
+	}
+	if !e.observed.IsZero() {
+		fmt.Fprintf(w, "observed: runs without a yes until %s\n", e.observed.Format(time.RFC3339))
 	}
 	if e.Verdict.Tier != "" {
 		fmt.Fprintf(w, "tier: %s\n", e.Verdict.Tier)

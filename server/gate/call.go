@@ -25,8 +25,10 @@ type call struct {
 	begun time.Time
 
 	verdict policy.Verdict
-	tool    pins.Tool  // of the called tool
-	cat     *catalogue // in which it was found
+	// observed: the verdict asks for people, and the call runs without them.
+	observed bool
+	tool     pins.Tool  // of the called tool
+	cat      *catalogue // in which it was found
 }
 
 // newID draws an operation id: 128 random bits.
@@ -48,13 +50,13 @@ func (g *Gate) Call(ctx context.Context, r Request) Answer {
 	if no := k.judge(ctx); no != nil {
 		return k.refuse(ctx, *no)
 	}
-	switch k.verdict.Effect {
-	case policy.Allow:
+	switch {
+	case k.verdict.Effect == policy.Allow, k.observed:
 		if no := k.limited(); no != nil {
 			return k.refuse(ctx, *no)
 		}
 		return k.runAllowed(ctx)
-	case policy.Review:
+	case k.verdict.Effect == policy.Review:
 		return k.review(ctx)
 	}
 	return k.refuse(ctx, noSuchTool("unlisted"))
@@ -85,6 +87,7 @@ func (k *call) judge(ctx context.Context) *refusal {
 	if k.verdict.Effect == policy.Deny {
 		return ptr(denied(k.verdict))
 	}
+	k.observed = k.verdict.Effect == policy.Review && k.st.Policy.Observes(server, k.g.now())
 	return k.find(ctx)
 }
 
@@ -92,7 +95,7 @@ func (k *call) judge(ctx context.Context) *refusal {
 // is bound to the definition, so the list is read anew for it.
 func (k *call) find(ctx context.Context) *refusal {
 	age := listAge
-	if k.verdict.Effect == policy.Review {
+	if k.verdict.Effect == policy.Review && !k.observed {
 		age = 0
 	}
 	cat, err := k.g.catalogue(ctx, k.st.Upstreams[k.c.Server], age)
@@ -138,16 +141,16 @@ func plausible(name string) bool {
 	})
 }
 
-// runAllowed is the way of a call that nobody has to agree to.
+// runAllowed is the way of a call that nobody has to agree to, or not yet.
 func (k *call) runAllowed(ctx context.Context) Answer {
 	if !k.g.begin() {
 		return k.refuse(ctx, refusal{code: codeInternal, reason: "stopping", message: sayStopping})
 	}
 	defer k.g.work.Done()
-	if err := k.g.write(ctx, k.decision("allow", ""), k.start()); err != nil {
+	if err := k.g.write(ctx, k.allowed(), k.start()); err != nil {
 		return k.noLedger(err)
 	}
-	p, err := k.g.leaveFor(k.facts(), nil, time.Time{})
+	p, err := k.g.leaveFor(k.facts(), grounds{observed: k.observed}, time.Time{})
 	if err != nil {
 		k.g.writeLate(k.result(outcome{status: statusNotRun, errorType: "policy_changed"}))
 		return refusal{code: codeParams, reason: "policy_denied", message: sayChanged}.answer()

@@ -269,7 +269,7 @@ func (g *Gate) leaveToRun(ctx context.Context, c *claimed) (permit, outcome) {
 		}
 		c.gen = cat.gen
 	}
-	p, err := g.leaveFor(factsOf(call, c.parked.Envelope), c, before)
+	p, err := g.leaveFor(factsOf(call, c.parked.Envelope), grounds{won: c}, before)
 	if err != nil {
 		g.log.Warn("an approved call was stopped by the last check", "approval", c.parked.ID, "error", err)
 		return permit{}, notRun(approvals.CausePolicy)

@@ -25,10 +25,10 @@ type permit struct {
 
 // leaveFor is the third check: it asks the state of this moment, not the one
 // that the call came in under.
-func (g *Gate) leaveFor(f policy.Facts, won *claimed, before time.Time) (permit, error) {
+func (g *Gate) leaveFor(f policy.Facts, by grounds, before time.Time) (permit, error) {
 	c := f.Call
 	st := g.state.Load()
-	if err := g.gates.last(st, f, won); err != nil {
+	if err := g.gates.last(st, f, by, g.now()); err != nil {
 		return permit{}, err
 	}
 	up := st.Upstreams[c.Server]
@@ -36,8 +36,8 @@ func (g *Gate) leaveFor(f policy.Facts, won *claimed, before time.Time) (permit,
 		return permit{}, fmt.Errorf("upstream %s is gone: %w", c.Server, errNotNow)
 	}
 	p := permit{up: up, call: c, before: before}
-	if won != nil {
-		p.gen = won.gen
+	if by.won != nil {
+		p.gen = by.won.gen
 	}
 	return p, nil
 }

@@ -79,7 +79,7 @@ type Settings struct {
 	Waiters       int // on one approval in this process; default 8
 }
 
-// Config is what New needs; Adopt alone may be nil.
+// Config is what New needs; Adopt and Now alone may be nil.
 type Config struct {
 	Store    Store
 	Ledger   Ledger
@@ -89,6 +89,8 @@ type Config struct {
 	Settings Settings
 	// Adopt takes the ledgers of dead processes, for Recover.
 	Adopt func() ([]*ledger.Dead, error)
+	// Now is the wall clock that ends a policy's observe; default time.Now.
+	Now func() time.Time
 }
 
 // Gate is the pipeline. It is safe for concurrent use.
@@ -99,6 +101,7 @@ type Gate struct {
 	log      *slog.Logger
 	set      Settings
 	adopt    func() ([]*ledger.Dead, error)
+	now      func() time.Time
 	state    atomic.Pointer[State]
 	gates    gates
 	lists    singleflight.Group
@@ -132,8 +135,11 @@ func New(c Config) (*Gate, error) {
 	s.Caps.NewPerHour = cmp.Or(s.Caps.NewPerHour, approvals.DefaultCaps.NewPerHour)
 	s.Caps.Total = cmp.Or(s.Caps.Total, approvals.DefaultCaps.Total)
 	g := &Gate{
-		store: c.Store, ledger: c.Ledger, ring: c.Ring, log: c.Log, set: s, adopt: c.Adopt,
+		store: c.Store, ledger: c.Ledger, ring: c.Ring, log: c.Log, set: s, adopt: c.Adopt, now: c.Now,
 		gates: theGates(), runs: map[string]*run{}, desks: map[string]*desk{},
+	}
+	if g.now == nil {
+		g.now = time.Now
 	}
 	g.life, g.stop = context.WithCancel(context.Background())
 	g.Load(c.State)

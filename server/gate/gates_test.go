@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -88,7 +89,7 @@ func TestOneBrokenGateLetsNothingThrough(t *testing.T) {
 	}{
 		{"list", func(g *gates) { g.list = func(*State, string, string) bool { return true } }},
 		{"call", func(g *gates) { g.call = allow }},
-		{"last", func(g *gates) { g.last = func(*State, policy.Facts, *claimed) error { return nil } }},
+		{"last", func(g *gates) { g.last = func(*State, policy.Facts, grounds, time.Time) error { return nil } }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

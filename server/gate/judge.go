@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/countersign-mcp/countersign/approvals"
 	"github.com/countersign-mcp/countersign/approvals/action"
@@ -20,7 +21,7 @@ type gates struct {
 	// call judges one call by the state it came in under.
 	call func(st *State, f policy.Facts) policy.Verdict
 	// last is asked right before the bytes leave, with the state of that moment.
-	last func(st *State, f policy.Facts, won *claimed) error
+	last func(st *State, f policy.Facts, by grounds, now time.Time) error
 }
 
 func theGates() gates {
@@ -35,10 +36,16 @@ func theGates() gates {
 
 var errNotNow = errors.New("the call may not run any more")
 
-// lastWord is the third check. It takes nothing from the first two. won is nil
-// for a call that is simply allowed; otherwise it is why the call may run
-// although its policy asks for people: a won claim, with what they agreed to.
-func lastWord(st *State, f policy.Facts, won *claimed) error {
+// grounds are why a call may run although its policy asks for people. The zero
+// value is that of a call which is simply allowed.
+type grounds struct {
+	won      *claimed // they agreed: a won claim, with what they agreed to
+	observed bool     // its decision says that nobody is asked on this upstream yet
+}
+
+// lastWord is the third check. It takes nothing from the first two, and asks the
+// clock again: what was observed a moment ago may have to be asked for now.
+func lastWord(st *State, f policy.Facts, by grounds, now time.Time) error {
 	c := f.Call
 	if st == nil || st.Policy == nil {
 		return fmt.Errorf("no policy: %w", errNotNow)
@@ -47,8 +54,9 @@ func lastWord(st *State, f policy.Facts, won *claimed) error {
 		return fmt.Errorf("no such upstream: %w", errNotNow)
 	}
 	v := st.Policy.Judge(f)
+	won := by.won
 	if won == nil {
-		if v.Effect == policy.Allow {
+		if v.Effect == policy.Allow || by.observed && v.Effect == policy.Review && st.Policy.Observes(c.Server, now) {
 			return nil
 		}
 		return fmt.Errorf("the policy does not allow it: %w", errNotNow)

@@ -17,10 +17,7 @@ import (
 
 // review parks a call that people have to agree to, and waits with it.
 func (k *call) review(ctx context.Context) Answer {
-	who, no := k.requester()
-	if no == nil {
-		no = k.tooBig()
-	}
+	who, no := k.askable()
 	if no != nil {
 		return k.refuse(ctx, *no)
 	}
@@ -48,6 +45,15 @@ func (k *call) review(ctx context.Context) Answer {
 		}
 	}
 	return k.hold(ctx, t)
+}
+
+// askable refuses what people can't be asked about, by what the call is alone.
+func (k *call) askable() (people, *refusal) {
+	who, no := k.requester()
+	if no == nil {
+		no = k.tooBig()
+	}
+	return who, no
 }
 
 func digestOf(e action.Envelope) []byte { return e.Digest().Bytes() }

@@ -203,7 +203,6 @@ func TestNotSupportedYet(t *testing.T) {
 		key, text string
 	}{
 		{"methods", "methods: []"},
-		{"observe", "observe: true"},
 		{"ask_reason", "tools: {desk/a: {tier: read, ask_reason: true}}"},
 		{"verify", "tools: {desk/a: {tier: read, verify: {}}}"},
 		{"parked", "limits: [{parked: {per_actor: 5}}]"},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"cel.dev/cel-go/common/types/ref"
 
@@ -29,6 +30,8 @@ type Set struct {
 	roles   map[string][]string // role → actors and groups
 	keys    []string            // redact.keys
 	warns   []string
+
+	observed Observation
 }
 
 // entry is one line of the table of tools.
@@ -47,7 +50,8 @@ type entry struct {
 
 // Bind ties the policy to the configured upstreams; call it once, before the
 // first use. The names of a version-1 policy mean the only upstream's tools: with
-// none or several it does not bind.
+// none or several it does not bind. Neither does one that observes an upstream
+// which isn't there.
 func (s *Set) Bind(upstreams []string) error {
 	if s.version == 1 {
 		if len(upstreams) != 1 {
@@ -61,6 +65,9 @@ func (s *Set) Bind(upstreams []string) error {
 		}
 		return nil
 	}
+	if err := s.bindObserve(upstreams); err != nil {
+		return err
+	}
 	for _, e := range slices.Concat(s.denied, s.tools) {
 		if !slices.ContainsFunc(upstreams, e.pattern.coversServer) {
 			s.warns = append(s.warns, fmt.Sprintf("line %d: %s is for no configured upstream", e.line, e.pattern.text))
@@ -71,7 +78,13 @@ func (s *Set) Bind(upstreams []string) error {
 
 // Warnings are what is allowed but probably not meant, for whoever checks a
 // policy.
-func (s *Set) Warnings() []string { return slices.Clone(s.warns) }
+func (s *Set) Warnings() []string {
+	out := slices.Clone(s.warns)
+	if w := s.observed.warning(time.Now()); w != "" {
+		out = append(out, w)
+	}
+	return out
+}
 
 // Version is 1 or 2.
 func (s *Set) Version() int { return s.version }

@@ -33,12 +33,13 @@ func (l *loader) version2(root *yaml.Node) *Set {
 		"rules":     func(n *yaml.Node) { s.rules = l.rules(n) },
 		"limits":    func(n *yaml.Node) { s.limits = l.limits(n) },
 		"cases":     func(n *yaml.Node) { s.cases = l.cases(n) },
+		"observe":   func(n *yaml.Node) { s.observed = l.observe(n) },
 		"redact": func(n *yaml.Node) {
 			l.keys(n, "redact", map[string]func(*yaml.Node){
 				"keys": func(n *yaml.Node) { s.keys = l.list(n, "redact.keys") },
 			})
 		},
-	}, "methods", "observe", "provenance", "servers")
+	}, "methods", "provenance", "servers")
 	s.warns = routes.warns
 	l.arrange(s, tools)
 	l.arrangeRules(s)

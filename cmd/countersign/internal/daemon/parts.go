@@ -83,7 +83,7 @@ func (d *Daemon) openLedger() error {
 	}
 	d.ledger = l
 	d.onStop("the ledger", func(context.Context) error { return l.Close() })
-	_, err = l.Append(context.Background(), ledger.Record{Event: ledger.PolicyLoaded, PolicyDigest: d.policy.Digest().Hex()})
+	_, err = l.Append(context.Background(), policyLoaded(d.policy))
 	if err != nil {
 		return fmt.Errorf("writing to the ledger: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/countersign-mcp/countersign/approvals"
+	"github.com/countersign-mcp/countersign/approvals/ledger"
 	"github.com/countersign-mcp/countersign/cmd/countersign/internal/config"
 	"github.com/countersign-mcp/countersign/server"
 	"github.com/countersign-mcp/countersign/server/policy"
@@ -63,6 +64,15 @@ func loadPolicy(cfg *config.Config, links bool) (*policy.Set, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return set, nil
+}
+
+// policyLoaded is the ledger's record of a policy that is in force from now on.
+func policyLoaded(set *policy.Set) ledger.Record {
+	r := ledger.Record{Event: ledger.PolicyLoaded, PolicyDigest: set.Digest().Hex()}
+	if o := set.Observation(); len(o.Upstreams) > 0 {
+		r.Observe = &ledger.Observe{Upstreams: o.Upstreams, Until: o.Until}
+	}
+	return r
 }
 
 func checkApprovers(r approvals.Route, roster *approvals.Roster, cfg *config.Config) error {
