@@ -25,6 +25,7 @@ type Park struct {
 	OnCancel     string
 	Rules        []string
 	Caps         Caps
+	Closing      Closing // the zero value: denials of this call close nothing, and it is never refused for others
 	// AttachOnly finds the twin of a call that was parked before and makes
 	// nothing new: without a twin Park answers NotFound.
 	AttachOnly bool
@@ -35,10 +36,28 @@ type Caps struct {
 	Parked     int // pending approvals of one actor; default 20
 	NewPerHour int // new approvals of one actor in an hour; default 60
 	Total      int // pending approvals in all; default 10000
+	NewInAll   int // new approvals of all actors in an hour; 0 is no cap
 }
 
-// DefaultCaps are the sizes of design and documentation.
+// DefaultCaps hold where a policy says nothing else.
 var DefaultCaps = Caps{Parked: 20, NewPerHour: 60, Total: 10000}
+
+// Closing is when people have said no often enough. Every denial of an actor's
+// approval that makes Denials of them in a row, with no approval in between, closes
+// the actor's way to new approvals for so long. Only a person's vote that makes an
+// approval denied counts, once for each approval; what expires, is withdrawn or void
+// neither counts nor ends the row. Joining what waits already, and running what was
+// approved, go on.
+type Closing struct {
+	Denials int // 0: never
+	For     time.Duration
+}
+
+// DefaultClosing holds where a policy says nothing else.
+var DefaultClosing = Closing{Denials: 5, For: 15 * time.Minute}
+
+// LongestClosing bounds Closing.For.
+const LongestClosing = 24 * time.Hour
 
 // Parked is an approval with what only the gate may hold: the opened envelope
 // with the exact bytes, and the kept result.
@@ -99,7 +118,7 @@ type Outcome struct {
 type Event struct {
 	Seq    uint64    `json:"seq"`
 	At     time.Time `json:"at"`
-	Kind   string    `json:"kind"` // "requested", "vote", "vote_refused", "state", "head"
+	Kind   string    `json:"kind"` // "requested", "vote", "vote_refused", "state", "review_closed", "head"
 	ID     string    `json:"id"`
 	State  State     `json:"state,omitempty"`
 	Cause  string    `json:"cause,omitempty"`
@@ -114,7 +133,11 @@ type Event struct {
 	Shown   string `json:"shown,omitempty"`
 	Server  string `json:"server,omitempty"`
 	Tool    string `json:"tool,omitempty"`
-	Text    string `json:"text,omitempty"` // of "head": file id, count and hash of a ledger file
+	// Of "review_closed": how many denials in a row, and when new approvals of the
+	// actor are taken again. ID is the approval of the last denial.
+	Row   int       `json:"row,omitempty"`
+	Until time.Time `json:"until,omitzero"`
+	Text  string    `json:"text,omitempty"` // of "head": file id, count and hash of a ledger file
 }
 
 // Nudge is an entry of the outbox: "look at this approval again".

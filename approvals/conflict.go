@@ -1,6 +1,9 @@
 package approvals
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
 // Conflict is a refusal that somebody decides on: a typed error. Compare with
 // errors.Is.
@@ -24,8 +27,14 @@ const (
 	StoreUnavailable Conflict = "store_unavailable"
 	Moved            Conflict = "moved" // Rev moved between Load and Claim; load again
 	TooMany          Conflict = "too_many"
-	Forged           Conflict = "forged" // a stored value does not verify
-	WrongDigest      Conflict = "wrong_digest"
+	// Why there is no room for a new approval; see NoRoom.
+	TooManyPending      Conflict = "too_many_pending"
+	TooManyPendingInAll Conflict = "too_many_pending_in_all"
+	TooManyNew          Conflict = "too_many_new"
+	TooManyNewInAll     Conflict = "too_many_new_in_all"
+	ReviewClosed        Conflict = "review_closed" // people denied too many of the actor's in a row
+	Forged              Conflict = "forged"        // a stored value does not verify
+	WrongDigest         Conflict = "wrong_digest"
 )
 
 func (c Conflict) Error() string { return "approvals: " + string(c) }
@@ -36,3 +45,15 @@ func AsConflict(err error) (Conflict, bool) {
 	ok := errors.As(err, &c)
 	return c, ok
 }
+
+// NoRoom is the refusal of a new approval because of a cap or of a Closing. It is
+// certain that nothing was kept.
+type NoRoom struct {
+	Why   Conflict
+	After time.Duration // when there may be room again; 0 when that is not known
+}
+
+func (e *NoRoom) Error() string { return e.Why.Error() }
+
+// Unwrap is the Conflict.
+func (e *NoRoom) Unwrap() error { return e.Why }

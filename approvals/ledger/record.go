@@ -27,6 +27,9 @@ const (
 	ApprovalVote      Event = "approval_vote"
 	ApprovalResolved  Event = "approval_resolved" // every later state of an approval
 	VoteRefused       Event = "vote_refused"
+	// ReviewClosed: people said no to an actor's calls so often in a row that no new
+	// ones of it are put before them for a while.
+	ReviewClosed Event = "review_closed"
 
 	PolicyLoaded    Event = "policy_loaded"
 	PolicyRejected  Event = "policy_rejected"

@@ -28,7 +28,7 @@ func (e *Invalid) Error() string {
 var (
 	events = []Event{
 		Decision, Attached, ExecStart, Result, Cancelled, Recovered,
-		ApprovalRequested, ApprovalVote, ApprovalResolved, VoteRefused,
+		ApprovalRequested, ApprovalVote, ApprovalResolved, VoteRefused, ReviewClosed,
 		PolicyLoaded, PolicyRejected, ManifestChanged, Malformed, RedactionError, Head, Checkpoint,
 	}
 	effects  = []string{Allow, Deny, Review}

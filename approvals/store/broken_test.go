@@ -108,11 +108,11 @@ func TestADeletedRecordDoesNotCountForEver(t *testing.T) {
 		gone := p.park(t, request(`1`, two))
 		p.park(t, request(`2`, two))
 		_, _, err := p.Park(t.Context(), request(`3`, two))
-		want(t, err, approvals.TooMany)
+		want(t, err, approvals.TooManyPending)
 		p.raw.Del(t.Context(), p.k.record(gone.ID))
 		p.park(t, request(`3`, two))
 		_, _, err = p.Park(t.Context(), request(`4`, two))
-		want(t, err, approvals.TooMany)
+		want(t, err, approvals.TooManyPending)
 	})
 }
 

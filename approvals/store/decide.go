@@ -51,6 +51,9 @@ func (s *Store) Decide(ctx context.Context, v approvals.Vote) (approvals.Ticket,
 	return approvals.Ticket{}, unavailable("deciding", fmt.Errorf("the way to the server is too slow"))
 }
 
+// rowMemory is how long after the last denial a row of them is remembered.
+const rowMemory = 24 * time.Hour
+
 // ballot is what one person's vote comes to: an entry per requirement, nil where
 // they have no say.
 type ballot struct {
@@ -96,7 +99,7 @@ func (s *Store) cast(ctx context.Context, r *record, v approvals.Vote, b ballot)
 	args := []any{
 		v.ID, s.k.wakeChannel(), ms(s.opt.Retain), ms(s.opt.ResultTTL), b.at.UnixMilli(), r.Deadline,
 		b.claimBy.UnixMilli(), v.Nonce, v.Person, v.Verdict.String(), r.Bound, ms(s.opt.DenyTTL), v.Source,
-		reason, len(r.Requirements),
+		reason, r.Denials, r.CloseMS, r.Actor, ms(rowMemory) + r.CloseMS, len(r.Requirements),
 	}
 	for i, q := range r.Requirements {
 		text := []byte{}
@@ -107,7 +110,7 @@ func (s *Store) cast(ctx context.Context, r *record, v approvals.Vote, b ballot)
 		}
 		args = append(args, q.Route, q.Quorum, text)
 	}
-	rep, err := s.run(ctx, s.sc.decide, s.k.moving(v.ID, r.Actor), args...)
+	rep, err := s.run(ctx, s.sc.decide, s.k.moving(v.ID, r.Actor, s.k.denials(r.Actor)), args...)
 	if err != nil {
 		return t, false, fmt.Errorf("deciding: %w", err)
 	}

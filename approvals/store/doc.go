@@ -51,6 +51,8 @@
 //	{ns}:all      zset    every record
 //	{ns}:ap:ACTOR set     what is pending of an actor
 //	{ns}:ah:ACTOR zset    what an actor parked in the last hour
+//	{ns}:nh       zset    what all actors parked in the last hour
+//	{ns}:dn:ACTOR hash    an actor's denials in a row, and until when they close
 //	{ns}:own:FILE set     claims of a ledger file
 //	{ns}:rn:ID    hash    refused votes: their nonces, and how many of each person
 //	{ns}:nl:ID    string  who tells about the record at the moment

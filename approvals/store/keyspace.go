@@ -12,6 +12,7 @@ func (k keyspace) result(id string) string   { return string(k) + "r:" + id }
 func (k keyspace) index(mac string) string   { return string(k) + "i:" + mac }
 func (k keyspace) parkedBy(a string) string  { return string(k) + "ap:" + a }
 func (k keyspace) newBy(a string) string     { return string(k) + "ah:" + a }
+func (k keyspace) denials(a string) string   { return string(k) + "dn:" + a }
 func (k keyspace) ownedBy(o string) string   { return string(k) + "own:" + o }
 func (k keyspace) refused(id string) string  { return string(k) + "rn:" + id }
 func (k keyspace) teller(id string) string   { return string(k) + "nl:" + id }
@@ -22,6 +23,7 @@ func (k keyspace) due() string         { return string(k) + "due" }
 func (k keyspace) pending() string     { return string(k) + "pend" }
 func (k keyspace) toRun() string       { return string(k) + "torun" }
 func (k keyspace) all() string         { return string(k) + "all" }
+func (k keyspace) newInAll() string    { return string(k) + "nh" }
 func (k keyspace) outbox() string      { return string(k) + "ob" }
 func (k keyspace) events() string      { return string(k) + "ev" }
 func (k keyspace) eventCount() string  { return string(k) + "evn" }

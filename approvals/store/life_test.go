@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -198,15 +199,18 @@ func TestCaps(t *testing.T) {
 		if err := capped(`2`, loose); err != nil {
 			t.Fatal(err)
 		}
-		for name, c := range map[string]approvals.Caps{
-			"parked": {Parked: 2, NewPerHour: 100, Total: 100},
-			"hour":   {Parked: 100, NewPerHour: 2, Total: 100},
-			"total":  {Parked: 100, NewPerHour: 100, Total: 2},
+		for why, c := range map[approvals.Conflict]approvals.Caps{
+			approvals.TooManyPending:      {Parked: 2, NewPerHour: 100, Total: 100},
+			approvals.TooManyNew:          {Parked: 100, NewPerHour: 2, Total: 100},
+			approvals.TooManyPendingInAll: {Parked: 100, NewPerHour: 100, Total: 2},
+			approvals.TooManyNewInAll:     {Parked: 100, NewPerHour: 100, Total: 100, NewInAll: 2},
 		} {
 			err := capped(`3`, c)
-			want(t, err, approvals.TooMany)
-			if !strings.Contains(err.Error(), name) {
-				t.Errorf("the error does not say which cap: %v", err)
+			want(t, err, why)
+			var full *approvals.NoRoom
+			hourly := why == approvals.TooManyNew || why == approvals.TooManyNewInAll
+			if !errors.As(err, &full) || (full.After > 0) != hourly || full.After > time.Hour {
+				t.Errorf("%s: %+v", why, full)
 			}
 			if err := capped(`2`, c); err != nil {
 				t.Errorf("attaching takes budget: %v", err)
@@ -219,21 +223,44 @@ func TestCaps(t *testing.T) {
 		if err := capped(`4`, approvals.Caps{Parked: 2, NewPerHour: 3, Total: 2}); err != nil {
 			t.Fatal(err)
 		}
-		want(t, capped(`5`, approvals.Caps{Parked: 100, NewPerHour: 3, Total: 100}), approvals.TooMany)
+		want(t, capped(`5`, approvals.Caps{Parked: 100, NewPerHour: 3, Total: 100}), approvals.TooManyNew)
 	})
 }
 
+// There is room again at the very moment that the refusal named, and not before.
 func TestTheHourPasses(t *testing.T) {
-	p := onMini(t)
-	start := time.UnixMilli(time.Now().UnixMilli())
-	one := func(r *approvals.Park) { r.Caps.NewPerHour = 1 }
-	p.at(start)
-	p.park(t, request(`1`, one))
-	p.at(start.Add(time.Hour - time.Millisecond))
-	_, _, err := p.Park(t.Context(), request(`2`, one))
-	want(t, err, approvals.TooMany)
-	p.at(start.Add(time.Hour))
-	p.park(t, request(`2`, one))
+	for why, c := range map[approvals.Conflict]approvals.Caps{
+		approvals.TooManyNew:      {Parked: 99, NewPerHour: 3, Total: 99},
+		approvals.TooManyNewInAll: {Parked: 99, NewPerHour: 99, Total: 99, NewInAll: 3},
+	} {
+		t.Run(string(why), func(t *testing.T) {
+			p := onMini(t)
+			start := time.UnixMilli(time.Now().UnixMilli())
+			capped := func(r *approvals.Park) { r.Caps = c }
+			for i := range 3 {
+				p.at(start.Add(time.Duration(i) * time.Minute))
+				p.park(t, request(fmt.Sprint(i), capped))
+			}
+			full := func(left time.Duration, change ...func(*approvals.Park)) {
+				t.Helper()
+				_, _, err := p.Park(t.Context(), request(fmt.Sprintf("%q", newID()), append([]func(*approvals.Park){capped}, change...)...))
+				var no *approvals.NoRoom
+				if !errors.As(err, &no) || no.Why != why || no.After != left {
+					t.Fatalf("%v (%+v), want %v", err, no, left)
+				}
+			}
+			full(58 * time.Minute)
+			// A policy with a smaller number waits for more of them to pass.
+			full(59*time.Minute, func(r *approvals.Park) {
+				r.Caps.NewPerHour, r.Caps.NewInAll = r.Caps.NewPerHour-1, max(0, r.Caps.NewInAll-1)
+			})
+			p.at(start.Add(time.Hour - time.Millisecond))
+			full(time.Millisecond)
+			p.at(start.Add(time.Hour))
+			p.park(t, request(`"new"`, capped))
+			full(time.Minute)
+		})
+	}
 }
 
 func TestADeniedCallRepeatedMakesOneCard(t *testing.T) {

@@ -53,7 +53,9 @@ func (s *Store) EventsDone(ctx context.Context, ids ...string) error {
 
 func event(m redis.XMessage) approvals.Event {
 	seq, _ := strconv.ParseUint(text(m, "n"), 10, 64)
+	row, _ := strconv.Atoi(text(m, "row"))
 	return approvals.Event{
+		Row: row, Until: parseMS(text(m, "until")),
 		Seq: seq, At: parseMS(text(m, "at")), Kind: text(m, "kind"), ID: text(m, "id"),
 		State: approvals.State(text(m, "state")), Cause: text(m, "cause"),
 		Person: text(m, "person"), Actor: text(m, "actor"), Source: text(m, "source"), Route: text(m, "route"),

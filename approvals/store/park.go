@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -22,7 +23,7 @@ const parkRounds = 32
 // same match key: fresh tells which. Attaching takes no budget. The same nonce
 // gets the same answer.
 //
-// Errors: TooMany when a cap is reached; StoreUnavailable when it is not known
+// Errors: a NoRoom when a cap is reached or denials have closed the actor's way; StoreUnavailable when it is not known
 // whether the call is parked (repeat with the same nonce, or let it expire).
 func (s *Store) Park(ctx context.Context, p approvals.Park) (t approvals.Ticket, fresh bool, err error) {
 	if err := validPark(p); err != nil {
@@ -35,6 +36,7 @@ func (s *Store) Park(ctx context.Context, p approvals.Park) (t approvals.Ticket,
 		Server: p.Envelope.Call.Server, Tool: p.Envelope.Call.Tool, Tier: p.Envelope.Tier,
 		Rules: p.Rules, Requirements: slices.Clone(p.Requirements), Channels: p.Channels,
 		Links: p.Links, Run: p.Run, OnCancel: p.OnCancel,
+		Denials: p.Closing.Denials, CloseMS: ms(p.Closing.For),
 	}
 	match := p.Envelope.Match()
 	macs := s.opt.Ring.MACs(keys.Index, match.Bytes())
@@ -73,11 +75,11 @@ func (s *Store) Park(ctx context.Context, p approvals.Park) (t approvals.Ticket,
 				return t, false, fmt.Errorf("parking: %w", err)
 			}
 		case "retry", "skew": // look again
-		case "many":
+		case "parked", "total", "hour", "allhour", "closed":
 			if p.AttachOnly {
 				return t, false, fmt.Errorf("parking: there is no such call: %w", approvals.NotFound)
 			}
-			if r.text == "parked" && !tidied {
+			if r.code == "parked" && !tidied {
 				tidied = true
 				if n, err := s.dropGone(ctx, f.Actor); err != nil {
 					return t, false, fmt.Errorf("parking: %w", err)
@@ -85,7 +87,7 @@ func (s *Store) Park(ctx context.Context, p approvals.Park) (t approvals.Ticket,
 					continue
 				}
 			}
-			return t, false, fmt.Errorf("parking: %s: %w", r.text, approvals.TooMany)
+			return t, false, fmt.Errorf("parking: %w", noRoom(r))
 		case "reused":
 			return t, false, fmt.Errorf("parking: the id %s is taken", f.ID)
 		default:
@@ -93,6 +95,23 @@ func (s *Store) Park(ctx context.Context, p approvals.Park) (t approvals.Ticket,
 		}
 	}
 	return t, false, unavailable("parking", errors.New("the index did not settle"))
+}
+
+// noRoom says why a new call was not kept.
+func noRoom(r reply) *approvals.NoRoom {
+	wait, _ := strconv.ParseInt(r.text, 10, 64) // "" where it is not known
+	why := map[string]approvals.Conflict{
+		"parked": approvals.TooManyPending, "total": approvals.TooManyPendingInAll,
+		"hour": approvals.TooManyNew, "allhour": approvals.TooManyNewInAll, "closed": approvals.ReviewClosed,
+	}[r.code]
+	return &approvals.NoRoom{Why: why, After: time.Duration(wait) * time.Millisecond}
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
 }
 
 // dropGone takes those off an actor's list of pending calls that have no record
@@ -133,8 +152,10 @@ func validPark(p approvals.Park) error {
 		return errors.New("parking: nonce, operation id and actor are needed")
 	case len(p.Requirements) == 0:
 		return errors.New("parking: no requirement: nobody could approve")
-	case p.Caps.Parked <= 0 || p.Caps.NewPerHour <= 0 || p.Caps.Total <= 0:
+	case p.Caps.Parked <= 0 || p.Caps.NewPerHour <= 0 || p.Caps.Total <= 0 || p.Caps.NewInAll < 0:
 		return errors.New("parking: a cap is missing")
+	case p.Closing.Denials < 0 || p.Closing.Denials > 0 && (p.Closing.For < time.Millisecond || p.Closing.For > approvals.LongestClosing):
+		return errors.New("parking: the time that denials close for is missing or too long")
 	}
 	routes := map[string]bool{}
 	for _, q := range p.Requirements {
@@ -171,11 +192,13 @@ func (s *Store) parkOnce(ctx context.Context, p approvals.Park, f fixed, macs []
 	if p.AttachOnly {
 		p.Caps = approvals.Caps{} // no room for a new one; attaching needs none
 	}
-	ks := s.k.moving(f.ID, f.Actor, s.k.newBy(f.Actor), s.k.all(), s.k.view(f.ID))
+	ks := s.k.moving(f.ID, f.Actor, s.k.newBy(f.Actor), s.k.all(), s.k.view(f.ID),
+		s.k.newInAll(), s.k.denials(f.Actor))
 	args := []any{
 		f.ID, s.k.wakeChannel(), ms(s.opt.Retain), ms(s.opt.ResultTTL), now.UnixMilli(), f.Deadline, p.Nonce,
 		sealed, view, call, f.Bound, f.Shown, f.Actor, f.Server, f.Tool,
-		p.Caps.Parked, p.Caps.NewPerHour, p.Caps.Total, f.Run, len(macs),
+		p.Caps.Parked, p.Caps.NewPerHour, p.Caps.Total, f.Run,
+		p.Caps.NewInAll, yesNo(p.Closing.Denials > 0), len(macs),
 	}
 	for _, mac := range macs {
 		ks = append(ks, s.k.index(mac))

@@ -112,25 +112,50 @@ func TestFiftyTwinsOneCard(t *testing.T) {
 	})
 }
 
-// The caps hold under a flood.
+// Each cap holds under a flood of one actor and of many, over two processes.
 func TestAFloodIsCapped(t *testing.T) {
-	everywhere(t, func(t *testing.T, p *place) {
-		var parked, refused atomic.Int64
-		together(60, func(i int) {
-			_, _, err := p.Park(t.Context(), request(fmt.Sprint(i)))
-			switch {
-			case err == nil:
-				parked.Add(1)
-			case errors.Is(err, approvals.TooMany):
-				refused.Add(1)
-			default:
-				t.Error(err)
-			}
+	const most, flood = 7, 200
+	loose := approvals.Caps{Parked: 999, NewPerHour: 999, Total: 999}
+	one := func(i int) string { return "ana@acme.test" }
+	many := func(i int) string { return fmt.Sprint("bot", i%50) }
+	for name, tt := range map[string]struct {
+		who  func(i int) string
+		caps func(c *approvals.Caps)
+		why  approvals.Conflict
+	}{
+		"pending of one": {one, func(c *approvals.Caps) { c.Parked = most }, approvals.TooManyPending},
+		"pending of all": {many, func(c *approvals.Caps) { c.Total = most }, approvals.TooManyPendingInAll},
+		"new of one":     {one, func(c *approvals.Caps) { c.NewPerHour = most }, approvals.TooManyNew},
+		"new of all":     {many, func(c *approvals.Caps) { c.NewInAll = most }, approvals.TooManyNewInAll},
+	} {
+		t.Run(name, func(t *testing.T) {
+			everywhere(t, func(t *testing.T, p *place) {
+				other := p.another(t)
+				var parked, refused atomic.Int64
+				together(flood, func(i int) {
+					s := p.Store
+					if i%2 == 1 {
+						s = other
+					}
+					_, _, err := s.Park(t.Context(), request(fmt.Sprint(i), func(r *approvals.Park) {
+						r.Envelope.Call.Actor.ID, r.Caps = tt.who(i), loose
+						tt.caps(&r.Caps)
+					}))
+					switch {
+					case err == nil:
+						parked.Add(1)
+					case errors.Is(err, tt.why):
+						refused.Add(1)
+					default:
+						t.Error(err)
+					}
+				})
+				if parked.Load() != most || refused.Load() != flood-most {
+					t.Fatalf("parked %d, refused %d", parked.Load(), refused.Load())
+				}
+			})
 		})
-		if parked.Load() != 20 || refused.Load() != 40 {
-			t.Fatalf("parked %d, refused %d", parked.Load(), refused.Load())
-		}
-	})
+	}
 }
 
 // An approval that is claimed, ended and swept at the same moment ends one way.

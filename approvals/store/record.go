@@ -34,6 +34,8 @@ type fixed struct {
 	Run          string                  `json:"run"`
 	OnCancel     string                  `json:"on_cancel"`
 	Deadline     int64                   `json:"deadline"` // ms; the earliest of the requirements'
+	Denials      int                     `json:"denials,omitempty"`
+	CloseMS      int64                   `json:"close_ms,omitempty"`
 }
 
 // shown is what was put before people.

@@ -156,8 +156,8 @@ func (g *Gate) Load(s State) {
 	if s.Policy == nil {
 		s.Policy = new(policy.Set) // lists nothing, so denies everything
 	}
-	if was := g.state.Load(); was != nil && was.Policy == s.Policy {
-		s.limiter = was.limiter // the same policy goes on counting
+	if was := g.state.Load(); was != nil {
+		s.limiter = was.limiter.Next(s.Policy.Limits()) // a reload forgets no calls
 	} else {
 		s.limiter = policy.NewLimiter(s.Policy.Limits(), time.Now)
 	}

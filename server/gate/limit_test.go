@@ -58,7 +58,11 @@ func TestLimits(t *testing.T) {
 	b.vote(tk, "ben", approvals.Approve, "")
 	b.eventually("it is collected over the limit", func() bool { return !read(t, hasty(`{"n":1}`)).IsError })
 
-	b.Load(b.stateOf(testPolicy)) // another policy counts anew, this one not at all
+	// The next policy goes on counting where it says the same, and this one says
+	// nothing of limits.
+	b.Load(b.stateOf(testPolicy + "\n# a comment\nlimits:\n  - {match: \"*\", per: actor, rate: 1/h, burst: 2}\n"))
+	wantRefusal(t, b.do(ana, "echo", `{}`), codeParams, "rate_limited")
+	b.Load(b.stateOf(testPolicy))
 	if s := read(t, b.do(ana, "echo", `{}`)); s.IsError {
 		t.Errorf("after the reload: %+v", s)
 	}

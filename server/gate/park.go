@@ -65,7 +65,8 @@ func (k *call) park(ctx context.Context, p approvals.Park) (t approvals.Ticket, 
 	clear := true
 	err = k.g.insist(ctx, func(ctx context.Context) error {
 		t, fresh, err = k.g.store.Park(ctx, p)
-		clear = clear && (err == nil || errors.Is(err, approvals.TooMany) || errors.Is(err, approvals.NotFound))
+		full := (*approvals.NoRoom)(nil)
+		clear = clear && (err == nil || errors.As(err, &full) || errors.Is(err, approvals.NotFound))
 		return err
 	})
 	if err != nil && !clear {
@@ -143,7 +144,7 @@ func (k *call) parking(who people) approvals.Park {
 		Manifest: k.cat.manifest, ToolDef: k.tool.Digest, Policy: k.verdict.Policy,
 	}
 	p := approvals.Park{
-		Nonce: k.op, Requester: who.requester, Caps: k.g.set.Caps,
+		Nonce: k.op, Requester: who.requester, Caps: k.st.Policy.Caps(k.g.set.Caps), Closing: k.st.Policy.Closing(),
 		Links: every(k.verdict.Routes, "approve", func(r approvals.Route) string { return r.Links }),
 		Run:   every(k.verdict.Routes, runOnApprove, func(r approvals.Route) string { return r.Run }),
 	}
@@ -199,12 +200,12 @@ func (k *call) notParked(err error) Answer {
 	if over := (*overLimit)(nil); errors.As(err, &over) {
 		no = over.no
 	}
-	if c, ok := approvals.AsConflict(err); ok {
+	if full := (*approvals.NoRoom)(nil); errors.As(err, &full) {
+		no = noRoom(full)
+	} else if c, ok := approvals.AsConflict(err); ok {
 		switch c {
 		case approvals.NotFound: // nothing to attach to, and nobody to tell of a new one
 			no = refusal{code: codeParams, reason: "no_notifier", message: sayNoNotifier}
-		case approvals.TooMany:
-			no = refusal{code: codeParams, reason: "too_many_pending", message: sayTooMany}
 		case approvals.StoreUnavailable:
 		default:
 			no = refusal{code: codeInternal, reason: string(c), message: sayNotParked}

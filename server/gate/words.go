@@ -24,9 +24,14 @@ const (
 	sayNotParked  = "This call needs a person's approval, and it could not be asked for. Nothing was run."
 	sayNoNotifier = "This call needs a person's approval, and nobody can be told of it at the moment. Nothing was run; try again later."
 	sayLimited    = "Too many calls of this kind were made in a short time. Nothing was run; it may be called again in about %s."
-	sayTooMany    = "Too many calls wait for approval already. Nothing was run; wait until some of them are decided."
+	sayTooMany    = "Too many of your calls wait for approval already. Nothing was run; wait until some of them are decided, or collect what was."
 	sayRequester  = "This call needs the approval of someone other than its requester, and the gate does not know which person you act for. Nothing was run; ask whoever runs the gate to list this actor under people."
 	sayTooBig     = "The call is too long for one that needs approval: its arguments and the rest of its params are more than %d bytes. Nothing was run."
+
+	sayTooManyInAll    = "Too many calls of all callers wait for approval already. Nothing was run; wait until some of them are decided."
+	sayTooManyNew      = "Too many new calls of yours were put before people within an hour. Nothing was run; another may be asked for in about %s."
+	sayTooManyNewInAll = "Too many new calls of all callers were put before people within an hour. Nothing was run; another may be asked for in about %s."
+	sayClosed          = "People said no to your last calls, one after the other, so no new ones are put before them for now. Nothing was run; another may be asked for in about %s. Before that, find out what they object to. Calls that need no approval are still taken."
 
 	sayCollectArgs  = "countersign_collect takes one argument, approval_id, a string."
 	sayUnknownID    = "There is no approval of yours with this id. It may be over for long, or was never there."

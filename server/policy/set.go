@@ -25,6 +25,8 @@ type Set struct {
 	tools   []entry // the others, most literal characters first
 	rules   []rule  // in the file's order
 	limits  []Limit
+	caps    approvals.Caps    // zero where the policy says nothing
+	closing approvals.Closing // the same
 	cases   []testCase
 	routes  map[string]approvals.Route
 	roles   map[string][]string // role → actors and groups

@@ -31,7 +31,7 @@ func (l *loader) version2(root *yaml.Node) *Set {
 		"routes":    func(n *yaml.Node) { l.routes(n, routes) },
 		"roles":     func(n *yaml.Node) { l.roles(n, s.roles) },
 		"rules":     func(n *yaml.Node) { s.rules = l.rules(n) },
-		"limits":    func(n *yaml.Node) { s.limits = l.limits(n) },
+		"limits":    func(n *yaml.Node) { l.limits(n, s) },
 		"cases":     func(n *yaml.Node) { s.cases = l.cases(n) },
 		"observe":   func(n *yaml.Node) { s.observed = l.observe(n) },
 		"redact": func(n *yaml.Node) {

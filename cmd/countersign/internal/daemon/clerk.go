@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -130,6 +131,9 @@ func record(e approvals.Event) ledger.Record {
 		v := vote(e)
 		v.Refused = e.Refused
 		a.Votes = []ledger.Vote{v}
+	case "review_closed":
+		r.Event, r.Reason = ledger.ReviewClosed, fmt.Sprintf("denials_%d", e.Row)
+		a.By, a.ExpiresAt = ledger.Clean(e.Person), e.Until
 	case "state":
 		r.Event = ledger.ApprovalResolved
 		a.By = ledger.Clean(e.Person)

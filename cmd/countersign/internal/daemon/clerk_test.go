@@ -106,3 +106,28 @@ func TestEventsWaitForTheLedger(t *testing.T) {
 		t.Error("an event is gone that is on no ledger")
 	}
 }
+
+// That an actor's way to new approvals was closed is on the ledger: whose it is, who
+// said the last no, to which call, how many were in the row, and until when.
+func TestAClosingIsOnTheLedger(t *testing.T) {
+	until := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	s := &stream{events: []approvals.Event{{Seq: 1, Kind: "review_closed", ID: "cs_1", Actor: "bot@acme.test", Person: "olga", Source: "slack:U1", Row: 5, Until: until}}}
+	l, err := ledger.Open(filepath.Join(t.TempDir(), "ledger"), ledger.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	c := &clerk{store: s, ledger: l, consumer: "c", log: slog.New(slog.DiscardHandler)}
+	if err := c.step(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var got []ledger.Record
+	if _, err := ledger.ReadFile(l.Path(), func(r ledger.Record) error { got = append(got, r); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	r := got[len(got)-1]
+	if r.Event != ledger.ReviewClosed || r.OperationID != "cs_1" || r.Actor != "bot@acme.test" || r.Reason != "denials_5" ||
+		r.Approval == nil || r.Approval.By != "olga" || !r.Approval.ExpiresAt.Equal(until) || r.EventSeq != 1 {
+		t.Errorf("%+v, %+v", r, r.Approval)
+	}
+}
