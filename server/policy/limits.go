@@ -100,4 +100,3 @@ func (s *Set) arrangeLimits() {
 
 // Limits are the policy's limits on calls, for a Limiter.
 func (s *Set) Limits() []Limit { return slices.Clone(s.limits) }
-
