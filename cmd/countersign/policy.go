@@ -18,6 +18,7 @@ import (
 type policyCmd struct {
 	Test    policyTestCmd    `cmd:"" help:"Judge a policy's own cases. Needs nothing but the file."`
 	Explain policyExplainCmd `cmd:"" help:"Judge one call and print what every rule said. No argument's value is printed."`
+	Report  policyReportCmd  `cmd:"" help:"Count from ledger files what was asked, would have been asked, and was refused."`
 }
 
 type policyTestCmd struct {
