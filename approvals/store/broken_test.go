@@ -30,7 +30,7 @@ func TestACounterThatIsNoneStopsAStepBeforeItsFirstWrite(t *testing.T) {
 				owned := p.raw.SCard(t.Context(), p.k.ownedBy("file-a")).Val()
 				for step, do := range map[string]func() error{
 					"claim": func() error {
-						_, err := p.Claim(t.Context(), tk.ID, 2, r.Envelope.Digest(), "n")
+						_, err := p.Claim(t.Context(), tk.ID, 2, r.Envelope.Digest(), "n", noPolicy)
 						return err
 					},
 					"end": func() error {

@@ -16,12 +16,13 @@ import (
 // Claim takes an approved call, once for all processes. rev and d are what the
 // caller judged: Moved when the record has changed since, WrongDigest when it is
 // bound to another call. The votes are counted again ([Store.Recount]) and the
-// claim deadline is the one that they allow. The same nonce gets the same claim
-// again, with a new lease.
+// claim deadline is the one that they allow. policy is the digest of the one by
+// which the caller found the call fit. The same nonce gets the same claim again,
+// with a new lease.
 //
-// Errors: AlreadyUsed, IsLapsed and the other ends, Forged, NotFound;
+// Errors: Behind when the newest generation is of another policy; AlreadyUsed, IsLapsed and the other ends, Forged, NotFound;
 // StoreUnavailable never means "not claimed": repeat with the same nonce.
-func (s *Store) Claim(ctx context.Context, id string, rev uint64, d action.Digest, nonce string) (approvals.Grant, error) {
+func (s *Store) Claim(ctx context.Context, id string, rev uint64, d action.Digest, nonce string, policy action.Digest) (approvals.Grant, error) {
 	if id == "" || nonce == "" || s.opt.Owner == "" {
 		return approvals.Grant{}, errors.New("claiming: id, nonce and the store's owner are needed")
 	}
@@ -41,9 +42,12 @@ func (s *Store) Claim(ctx context.Context, id string, rev uint64, d action.Diges
 			return approvals.Grant{}, fmt.Errorf("claiming: %w", err)
 		}
 	}
-	rep, err := s.sendClaim(ctx, s.k.moving(id, r.Actor, s.k.fence(), s.k.ownedBy(s.opt.Owner)),
+	args := []any{
 		id, s.k.wakeChannel(), ms(s.opt.Retain), ms(s.opt.ResultTTL), nonce, s.opt.Owner, ms(s.opt.Lease),
-		rev, r.Bound, r.ticket.ClaimBy.UnixMilli())
+		rev, r.Bound, r.ticket.ClaimBy.UnixMilli(),
+	}
+	rep, err := s.sendClaim(ctx, s.k.moving(id, r.Actor, s.k.fence(), s.k.ownedBy(s.opt.Owner), s.k.generation()),
+		append(args, s.judgedBy(policy)...)...)
 	if err != nil {
 		return approvals.Grant{}, fmt.Errorf("claiming: %w", err)
 	}
@@ -75,6 +79,8 @@ func (s *Store) claimed(ctx context.Context, id, nonce string, rep reply) (appro
 			return approvals.Grant{}, fmt.Errorf("claiming: %w", err)
 		}
 		return no(approvals.IsLapsed)
+	case "behind":
+		return approvals.Grant{}, s.behind("claiming", rep)
 	case "digest":
 		return approvals.Grant{}, forged(id, "its digest was changed")
 	case "gone":

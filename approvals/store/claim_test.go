@@ -46,7 +46,7 @@ func TestClaimsThatAreRefused(t *testing.T) {
 			n++
 			r := request(fmt.Sprint(n), func(r *approvals.Park) { r.Caps.Parked = 100 })
 			tk := c.bring(t, r)
-			_, err := p.Claim(ctx, tk.ID, tk.Rev, r.Envelope.Digest(), "n")
+			_, err := p.Claim(ctx, tk.ID, tk.Rev, r.Envelope.Digest(), "n", noPolicy)
 			if got, _ := approvals.AsConflict(err); got != c.want {
 				t.Errorf("%s: %v, want %s", name, err, c.want)
 			}
@@ -54,11 +54,11 @@ func TestClaimsThatAreRefused(t *testing.T) {
 		r := request(`"d"`, func(r *approvals.Park) { r.Caps.Parked = 100 })
 		tk := p.approved(t, r)
 		for _, d := range []action.Digest{{}, action.Sum("x")} {
-			_, err := p.Claim(ctx, tk.ID, tk.Rev, d, "n")
+			_, err := p.Claim(ctx, tk.ID, tk.Rev, d, "n", noPolicy)
 			want(t, err, approvals.WrongDigest)
 		}
 		nobody := p.another(t, func(o *Options) { o.Owner = "" })
-		if _, err := nobody.Claim(ctx, tk.ID, tk.Rev, r.Envelope.Digest(), "n"); err == nil {
+		if _, err := nobody.Claim(ctx, tk.ID, tk.Rev, r.Envelope.Digest(), "n", noPolicy); err == nil {
 			t.Error("claimed without an owner")
 		}
 	})
@@ -92,9 +92,9 @@ func TestALeaseThatEnds(t *testing.T) {
 		t.Fatalf("%s, %s", got.State, got.Cause)
 	}
 	want(t, p.Renew(ctx, g), approvals.AlreadyUsed)
-	_, err := p.Claim(ctx, tk.ID, got.Rev, r.Envelope.Digest(), "n2")
+	_, err := p.Claim(ctx, tk.ID, got.Rev, r.Envelope.Digest(), "n2", noPolicy)
 	want(t, err, approvals.AlreadyUsed)
-	_, err = p.Claim(ctx, tk.ID, got.Rev, r.Envelope.Digest(), "n")
+	_, err = p.Claim(ctx, tk.ID, got.Rev, r.Envelope.Digest(), "n", noPolicy)
 	want(t, err, approvals.AlreadyUsed)
 	// It stays unknown for as long as nobody says otherwise.
 	p.at(start.Add(10000 * time.Hour))
@@ -133,7 +133,7 @@ func TestFinishingOnlyOnce(t *testing.T) {
 		}
 		_, err := p.Resolve(ctx, g.ID, false, "ben", "")
 		want(t, err, approvals.AlreadyDecided)
-		_, err = p.End(ctx, g.ID, approvals.Void, "", "", "")
+		_, err = p.ends(t, g.ID, approvals.Void, "")
 		want(t, err, approvals.AlreadyDecided)
 	})
 }

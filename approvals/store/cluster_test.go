@@ -69,7 +69,7 @@ func TestOnACluster(t *testing.T) {
 	waits := p.another(t, func(o *Options) { o.WaitReplicas, o.WaitTimeout = 1, 50*time.Millisecond })
 	second := request(`2`)
 	tk = p.approved(t, second)
-	_, err = waits.Claim(t.Context(), tk.ID, tk.Rev, second.Envelope.Digest(), "n")
+	_, err = waits.Claim(t.Context(), tk.ID, tk.Rev, second.Envelope.Digest(), "n", noPolicy)
 	want(t, err, approvals.StoreUnavailable)
 	if !strings.Contains(err.Error(), "0 of 1 replicas") {
 		t.Fatal(err)

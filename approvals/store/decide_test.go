@@ -164,7 +164,7 @@ func TestLateVotesAreToldTheTruth(t *testing.T) {
 		} {
 			r := request(`"` + string(to) + `"`)
 			p.park(t, r)
-			if _, err := p.End(t.Context(), r.Envelope.OperationID, to, "", "x", ""); err != nil {
+			if _, err := p.ends(t, r.Envelope.OperationID, to, "x"); err != nil {
 				t.Fatal(err)
 			}
 			tk, err := p.Decide(t.Context(), vote(r.Envelope.OperationID, "ben", approvals.Approve))
@@ -207,7 +207,7 @@ func TestExpiryToTheMillisecond(t *testing.T) {
 			r := request(`1`)
 			tk := p.approved(t, r)
 			p.at(tk.ClaimBy.Add(c.off))
-			_, err := p.Claim(t.Context(), tk.ID, tk.Rev, r.Envelope.Digest(), "n")
+			_, err := p.Claim(t.Context(), tk.ID, tk.Rev, r.Envelope.Digest(), "n", noPolicy)
 			if c.decided {
 				if err != nil {
 					t.Fatal(err)

@@ -36,6 +36,20 @@
 // tools can be deleted or put back to what they were; a running gate remembers
 // newer ones and writes them again, one that starts then can't know of them.
 //
+// # Policies
+//
+// Processes that share a namespace may have loaded different policies, while a
+// change is rolled out or because one was forgotten. The one that was published
+// last counts ([Store.Publish]), and its digest is the generation. Park, Claim and
+// Void carry the digest of the policy that the caller judged by, and their scripts
+// compare the two in the step itself: nothing is parked, claimed or made void by a
+// policy that is not the newest ([approvals.Behind]). Attaching to what is parked,
+// waiting and reading need no policy.
+//
+// Whoever can write to Redis can name an older policy as the newest, and so stop
+// the processes that have the new one. That lets nothing run which some process's
+// own policy does not allow.
+//
 // # Keys
 //
 // All keys share the hash tag {namespace}, so they live in one slot:
@@ -59,6 +73,8 @@
 //	{ns}:hd:NONCE string  a ledger head that was told
 //	{ns}:l:MAC    string  a link's approval and person, with a MAC
 //	{ns}:pn:NAME  hash    what an upstream's tools were pinned to at run time, sealed
+//	{ns}:gen      hash    the newest policy: number, digest, when
+//	{ns}:gn:NONCE string  a policy that was published
 //	{ns}:ob       stream  outbox: ids to look at again
 //	{ns}:ev       stream  events, numbered from 1 without gaps
 //	{ns}:evn      string  number of the last event

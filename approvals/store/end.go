@@ -5,25 +5,34 @@ import (
 	"fmt"
 
 	"github.com/countersign-mcp/countersign/approvals"
+	"github.com/countersign-mcp/countersign/approvals/action"
 )
 
-// End ends an approval without a run: Withdrawn and Void from pending and
-// approved, Revoked from approved. by is the actor or person who does it, "" for
+// End ends an approval without a run: Withdrawn from pending and approved, Revoked
+// from approved. by is the actor or person who does it, "" for
 // the gate itself. Whether by may do it is for the caller to judge (Eligible for
 // a revocation). The same end by the same one again is no error.
 //
 // The ticket is returned also with a Conflict when the record exists:
 // AlreadyDecided, IsExpired, IsLapsed and the other ends.
 func (s *Store) End(ctx context.Context, id string, to approvals.State, cause, by, why string) (approvals.Ticket, error) {
-	from := ""
 	switch to {
-	case approvals.Withdrawn, approvals.Void:
-		from = ",pending,approved,"
+	case approvals.Withdrawn:
+		return s.end(ctx, id, to, ",pending,approved,", cause, by, why)
 	case approvals.Revoked:
-		from = ",approved,"
-	default:
-		return approvals.Ticket{}, fmt.Errorf("ending: %q is no such end", to)
+		return s.end(ctx, id, to, ",approved,", cause, by, why)
 	}
+	return approvals.Ticket{}, fmt.Errorf("ending: %q is no such end", to)
+}
+
+// Void ends an approval, pending or approved, that no longer fits. policy is the
+// digest of the one by which it does not: Behind when the newest generation is of
+// another, for it may fit there. The rest is as with End.
+func (s *Store) Void(ctx context.Context, id, cause string, policy action.Digest) (approvals.Ticket, error) {
+	return s.end(ctx, id, approvals.Void, ",pending,approved,", cause, "", "", s.judgedBy(policy)...)
+}
+
+func (s *Store) end(ctx context.Context, id string, to approvals.State, from, cause, by, why string, judged ...any) (approvals.Ticket, error) {
 	r, _, err := s.read(ctx, id)
 	if err != nil {
 		return approvals.Ticket{}, fmt.Errorf("ending: %w", err)
@@ -32,8 +41,8 @@ func (s *Store) End(ctx context.Context, id string, to approvals.State, cause, b
 	if err != nil {
 		return approvals.Ticket{}, err
 	}
-	rep, err := s.run(ctx, s.sc.end, s.k.moving(id, r.Actor),
-		id, s.k.wakeChannel(), ms(s.opt.Retain), ms(s.opt.ResultTTL), string(to), cause, by, words, r.Deadline, from)
+	args := []any{id, s.k.wakeChannel(), ms(s.opt.Retain), ms(s.opt.ResultTTL), string(to), cause, by, words, r.Deadline, from}
+	rep, err := s.run(ctx, s.sc.end, s.k.moving(id, r.Actor, s.k.generation()), append(args, judged...)...)
 	switch {
 	case err != nil:
 		return approvals.Ticket{}, fmt.Errorf("ending: %w", err)
@@ -46,6 +55,8 @@ func (s *Store) End(ctx context.Context, id string, to approvals.State, cause, b
 		return s.ended(ctx, id)
 	case rep.code == "late":
 		return s.ended(ctx, id)
+	case rep.code == "behind":
+		return approvals.Ticket{}, s.behind("ending", rep)
 	case rep.code == "gone":
 		return approvals.Ticket{}, fmt.Errorf("ending: approval %s: %w", id, approvals.NotFound)
 	}

@@ -73,7 +73,7 @@ func TestARedisWriterForgesAnApproval(t *testing.T) {
 				forge(t, yes.Envelope.OperationID, id)
 				for rev := range uint64(4) {
 					for _, d := range []action.Digest{no.Envelope.Digest(), yes.Envelope.Digest()} {
-						if g, err := p.Claim(t.Context(), id, rev, d, "n"); err == nil {
+						if g, err := p.Claim(t.Context(), id, rev, d, "n", noPolicy); err == nil {
 							t.Fatalf("claimed: %+v", g)
 						}
 					}
@@ -136,7 +136,7 @@ func TestARedisWriterChangesAnApprovedRecord(t *testing.T) {
 				if name == "a call that is gone" {
 					return // the gate can't get a digest to claim with
 				}
-				if _, err := p.Claim(t.Context(), tk.ID, tk.Rev, r.Envelope.Digest(), "n"); err == nil {
+				if _, err := p.Claim(t.Context(), tk.ID, tk.Rev, r.Envelope.Digest(), "n", noPolicy); err == nil {
 					t.Fatal("claimed")
 				}
 				wantNoClaim(t, p, tk.ID)
@@ -161,7 +161,7 @@ func TestOneVoteIsNotAQuorum(t *testing.T) {
 		tk := p.decide(t, vote(r.Envelope.OperationID, "ben", approvals.Approve))
 		was := p.raw.HGetAll(t.Context(), p.k.record(tk.ID)).Val()
 		p.set(t, tk.ID, "st", "approved", "cb", was["vc"], "v:1:cleo", was["v:1:ben"])
-		_, err := p.Claim(t.Context(), tk.ID, tk.Rev, r.Envelope.Digest(), "n")
+		_, err := p.Claim(t.Context(), tk.ID, tk.Rev, r.Envelope.Digest(), "n", noPolicy)
 		want(t, err, approvals.Forged)
 	})
 }
@@ -231,7 +231,7 @@ func TestARestoredRecordIsALimit(t *testing.T) {
 		for k, v := range maps.All(was) {
 			p.set(t, tk.ID, k, v)
 		}
-		second, err := p.Claim(t.Context(), tk.ID, tk.Rev, r.Envelope.Digest(), "n2")
+		second, err := p.Claim(t.Context(), tk.ID, tk.Rev, r.Envelope.Digest(), "n2", noPolicy)
 		if err != nil || second.Fence <= first.Fence {
 			t.Fatalf("fences %d and %d, %v", first.Fence, second.Fence, err)
 		}
@@ -251,7 +251,7 @@ func TestAVoteBelongsToItsCall(t *testing.T) {
 	}
 	was := p.raw.HGetAll(t.Context(), p.k.record(tk.ID)).Val()
 	p.set(t, other.ID, "st", "approved", "cb", was["cb"], "v:1:ben", was["v:1:ben"])
-	_, err := p.Claim(t.Context(), other.ID, other.Rev, no.Envelope.Digest(), "n")
+	_, err := p.Claim(t.Context(), other.ID, other.Rev, no.Envelope.Digest(), "n", noPolicy)
 	want(t, err, approvals.Forged)
 	want(t, p.Recount(p.load(t, other.ID)), approvals.Forged)
 }

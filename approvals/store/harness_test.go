@@ -187,6 +187,17 @@ func (p *place) decide(t testing.TB, v approvals.Vote) approvals.Ticket {
 	return got
 }
 
+// noPolicy is the digest of a policy in a place where none was published.
+var noPolicy action.Digest
+
+// ends ends an approval without a run, whichever way.
+func (p *place) ends(t testing.TB, id string, to approvals.State, by string) (approvals.Ticket, error) {
+	if to == approvals.Void {
+		return p.Void(t.Context(), id, "", noPolicy)
+	}
+	return p.End(t.Context(), id, to, "", by, "")
+}
+
 func (p *place) approved(t testing.TB, r approvals.Park) approvals.Ticket {
 	t.Helper()
 	p.park(t, r)
@@ -196,7 +207,7 @@ func (p *place) approved(t testing.TB, r approvals.Park) approvals.Ticket {
 func (p *place) claim(t testing.TB, r approvals.Park, nonce string) approvals.Grant {
 	t.Helper()
 	now := p.ticket(t, r.Envelope.OperationID)
-	g, err := p.Claim(t.Context(), now.ID, now.Rev, r.Envelope.Digest(), nonce)
+	g, err := p.Claim(t.Context(), now.ID, now.Rev, r.Envelope.Digest(), nonce, noPolicy)
 	if err != nil {
 		t.Fatalf("Claim: %v", err)
 	}

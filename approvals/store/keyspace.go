@@ -19,6 +19,9 @@ func (k keyspace) teller(id string) string   { return string(k) + "nl:" + id }
 func (k keyspace) link(mac string) string    { return string(k) + "l:" + mac }
 func (k keyspace) head(nonce string) string  { return string(k) + "hd:" + nonce }
 
+func (k keyspace) published(nonce string) string { return string(k) + "gn:" + nonce }
+
+func (k keyspace) generation() string  { return string(k) + "gen" }
 func (k keyspace) due() string         { return string(k) + "due" }
 func (k keyspace) pending() string     { return string(k) + "pend" }
 func (k keyspace) toRun() string       { return string(k) + "torun" }

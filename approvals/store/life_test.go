@@ -83,7 +83,7 @@ func TestAttaching(t *testing.T) {
 			if to == approvals.Revoked {
 				p.decide(t, vote(r.Envelope.OperationID, "ben", approvals.Approve))
 			}
-			if _, err := p.End(t.Context(), r.Envelope.OperationID, to, "", "x", ""); err != nil {
+			if _, err := p.ends(t, r.Envelope.OperationID, to, "x"); err != nil {
 				t.Fatal(err)
 			}
 		}

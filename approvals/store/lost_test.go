@@ -75,7 +75,7 @@ func lostOps() map[string]op {
 			return nil
 		}, []string{"requested", "vote_refused"}, approvals.Pending},
 		"Claim": {approved, func(t *testing.T, s *scene) error {
-			g, err := s.p.Claim(t.Context(), s.id, 2, s.r.Envelope.Digest(), "n1")
+			g, err := s.p.Claim(t.Context(), s.id, 2, s.r.Envelope.Digest(), "n1", noPolicy)
 			if err == nil && g.Fence == 0 {
 				return errors.New("no fence")
 			}
@@ -95,6 +95,9 @@ func lostOps() map[string]op {
 		"End": {approved, func(t *testing.T, s *scene) error {
 			return err2(s.p.End(t.Context(), s.id, approvals.Revoked, "", "ben", "wait"))
 		}, []string{"requested", "vote", "approved", "revoked"}, approvals.Revoked},
+		"Void": {approved, func(t *testing.T, s *scene) error { return err2(s.p.Void(t.Context(), s.id, "policy", noPolicy)) },
+			[]string{"requested", "vote", "approved", "void"}, approvals.Void},
+		"Generation": {noPrep, func(t *testing.T, s *scene) error { return err2(s.p.Generation(t.Context())) }, nil, ""},
 		"Resolve": {unknown, func(t *testing.T, s *scene) error {
 			return err2(s.p.Resolve(t.Context(), s.id, true, "ben", "it is there"))
 		}, []string{"requested", "vote", "approved", "executing", "unknown", "succeeded"}, approvals.Succeeded},

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/countersign-mcp/countersign/approvals"
+	"github.com/countersign-mcp/countersign/approvals/action"
 )
 
 // thing is what the model knows of an approval.
@@ -45,9 +46,42 @@ type model struct {
 	now    time.Time
 	things map[string]*thing
 	twins  map[string]string
+	newest action.Digest // the policy that was published last
+	known  bool          // one was
 }
 
 const quorum = 2
+
+var modelPolicies = []action.Digest{action.Sum("policy", []byte("a")), action.Sum("policy", []byte("b"))}
+
+// policy draws the one that a caller judged by, and tells whether it is not the
+// newest.
+func (m *model) policy(t *rapid.T) (d action.Digest, behind bool) {
+	d = rapid.SampledFrom(modelPolicies).Draw(t, "policy")
+	return d, m.known && d != m.newest
+}
+
+func (m *model) publish(t *rapid.T) {
+	d, _ := m.policy(t)
+	nonce := newID()
+	err := m.do(t, func() error {
+		now, _, err := m.p.Publish(t.Context(), d, nonce)
+		if err == nil && now.Policy != d.Hex() {
+			t.Fatalf("published %s, and %s is the newest", d.Hex(), now.Policy)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.newest, m.known = d, true
+}
+
+// forget plays a server that lost the generation: nobody is the newest then.
+func (m *model) forget(t *rapid.T) {
+	m.p.raw.Del(t.Context(), m.p.k.generation())
+	m.newest = action.Digest{}
+}
 
 func (m *model) clock(t time.Time) {
 	m.now = t
@@ -105,6 +139,8 @@ func (m *model) park(t *rapid.T) {
 		}
 		r.Caps = approvals.Caps{Parked: 1e6, NewPerHour: 1e6, Total: 1e6}
 	})
+	var behind bool
+	r.Envelope.Policy, behind = m.policy(t)
 	wantFresh := true
 	if x := m.things[m.twins[args]]; x != nil {
 		m.expire(x)
@@ -121,6 +157,12 @@ func (m *model) park(t *rapid.T) {
 		got, fresh, err = m.p.Park(t.Context(), r)
 		return err
 	})
+	if behind && wantFresh {
+		if !errors.Is(err, approvals.Behind) {
+			t.Fatalf("park %s by an older policy: fresh %v, %v", args, fresh, err)
+		}
+		return
+	}
 	if err != nil || fresh != wantFresh {
 		t.Fatalf("park %s: fresh %v, want %v, %v", args, fresh, wantFresh, err)
 	}
@@ -180,6 +222,7 @@ func (m *model) claim(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	policy, behind := m.policy(t)
 	var want approvals.Conflict
 	switch {
 	case x.state == approvals.Executing && nonce == x.nonce:
@@ -189,12 +232,14 @@ func (m *model) claim(t *rapid.T) {
 	case !m.now.Before(x.claimBy):
 		m.expire(x)
 		want = approvals.IsLapsed
+	case behind:
+		want = approvals.Behind
 	default:
 		x.to(approvals.Executing)
 		x.nonce, x.lease, x.claims = nonce, m.now.Add(30*time.Second), x.claims+1
 	}
 	err = m.do(t, func() error {
-		_, err := m.p.Claim(t.Context(), id, tk.Rev, x.req.Envelope.Digest(), nonce)
+		_, err := m.p.Claim(t.Context(), id, tk.Rev, x.req.Envelope.Digest(), nonce, policy)
 		return err
 	})
 	if got, _ := approvals.AsConflict(err); got != want {
@@ -234,11 +279,20 @@ func (m *model) end(t *rapid.T) {
 	if open {
 		m.expire(x)
 	}
-	ok := x.state == to || open && (x.state == approvals.Approved || x.state == approvals.Pending)
+	policy, behind := m.policy(t)
+	behind = behind && to == approvals.Void
+	ok := x.state == to || open && !behind && (x.state == approvals.Approved || x.state == approvals.Pending)
 	if ok {
 		x.to(to)
 	}
-	err := m.do(t, func() error { _, err := m.p.End(t.Context(), id, to, "", "x", ""); return err })
+	err := m.do(t, func() error {
+		if to == approvals.Void {
+			_, err := m.p.Void(t.Context(), id, "", policy)
+			return err
+		}
+		_, err := m.p.End(t.Context(), id, to, "", "x", "")
+		return err
+	})
 	if (err == nil) != ok {
 		t.Fatalf("end as %s: %v; the model has %s", to, err, x.state)
 	}
@@ -373,6 +427,7 @@ func TestModel(t *testing.T) {
 		rt.Repeat(map[string]func(*rapid.T){
 			"park": m.park, "park2": m.park, "decide": m.decide, "decide2": m.decide, "decide3": m.decide, "claim": m.claim,
 			"claim2": m.claim, "finish": m.finish, "end": m.end, "resolve": m.resolve, "sweep": m.sweep, "pass": m.pass,
+			"publish": m.publish, "forget": m.forget,
 			"flush": func(rt *rapid.T) { raw.ScriptFlush(rt.Context()) },
 			"":      m.check,
 		})

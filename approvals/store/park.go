@@ -23,7 +23,9 @@ const parkRounds = 32
 // same match key: fresh tells which. Attaching takes no budget. The same nonce
 // gets the same answer.
 //
-// Errors: a NoRoom when a cap is reached or denials have closed the actor's way; StoreUnavailable when it is not known
+// Errors: a NoRoom when a cap is reached or denials have closed the actor's way;
+// Behind when the envelope's policy is not the newest generation's and there is
+// nothing to attach to; StoreUnavailable when it is not known
 // whether the call is parked (repeat with the same nonce, or let it expire).
 func (s *Store) Park(ctx context.Context, p approvals.Park) (t approvals.Ticket, fresh bool, err error) {
 	if err := validPark(p); err != nil {
@@ -74,6 +76,8 @@ func (s *Store) Park(ctx context.Context, p approvals.Park) (t approvals.Ticket,
 			if err := s.tick(ctx, r.text); err != nil {
 				return t, false, fmt.Errorf("parking: %w", err)
 			}
+		case "behind":
+			return t, false, s.behind("parking", r)
 		case "retry", "skew": // look again
 		case "parked", "total", "hour", "allhour", "closed":
 			if p.AttachOnly {
@@ -211,6 +215,8 @@ func (s *Store) parkOnce(ctx context.Context, p approvals.Park, f fixed, macs []
 			ks = append(ks, s.k.record(id))
 		}
 	}
+	ks = append(ks, s.k.generation())
+	args = append(args, s.judgedBy(p.Envelope.Policy)...)
 	return s.run(ctx, s.sc.park, ks, args...)
 }
 

@@ -74,7 +74,7 @@ func TestFiftyClaimersOneClaim(t *testing.T) {
 			if i%2 == 1 {
 				s = other
 			}
-			_, err := s.Claim(t.Context(), tk.ID, tk.Rev, r.Envelope.Digest(), fmt.Sprint("n", i))
+			_, err := s.Claim(t.Context(), tk.ID, tk.Rev, r.Envelope.Digest(), fmt.Sprint("n", i), noPolicy)
 			switch {
 			case err == nil:
 				won.Add(1)
@@ -168,7 +168,7 @@ func TestClaimEndAndSweepAtOnce(t *testing.T) {
 			together(3, func(i int) {
 				switch i {
 				case 0:
-					_, err := p.Claim(t.Context(), tk.ID, tk.Rev, r.Envelope.Digest(), "n")
+					_, err := p.Claim(t.Context(), tk.ID, tk.Rev, r.Envelope.Digest(), "n", noPolicy)
 					claimed.Store(err == nil)
 				case 1:
 					_, err := p.End(t.Context(), tk.ID, approvals.Withdrawn, "", "ana@acme.test", "")

@@ -51,7 +51,7 @@ func TestKilledRedisKeepsAll(t *testing.T) {
 	for i, s := range []approvals.State{approvals.Pending, approvals.Approved, approvals.Executing, approvals.Denied} {
 		wantState(t, p.ticket(t, id(i)), s)
 	}
-	_, err = p.Claim(t.Context(), id(2), 3, reqs[2].Envelope.Digest(), "another")
+	_, err = p.Claim(t.Context(), id(2), 3, reqs[2].Envelope.Digest(), "another", noPolicy)
 	want(t, err, approvals.AlreadyUsed)
 	if _, err := p.Finish(t.Context(), g, approvals.Outcome{State: approvals.Succeeded}); err != nil {
 		t.Fatal(err)
@@ -299,16 +299,16 @@ func TestAClaimWaitsForReplicas(t *testing.T) {
 	px.freeze()
 	for range 5 {
 		fresh := p.another(t, wait) // a connection that has written nothing yet
-		if _, err := fresh.Claim(t.Context(), tk.ID, tk.Rev, digest, "n1"); !errors.Is(err, approvals.StoreUnavailable) {
+		if _, err := fresh.Claim(t.Context(), tk.ID, tk.Rev, digest, "n1", noPolicy); !errors.Is(err, approvals.StoreUnavailable) {
 			t.Fatalf("confirmed by nobody: %v", err)
 		}
 	}
-	_, err = p.Claim(t.Context(), tk.ID, tk.Rev, digest, "n2")
+	_, err = p.Claim(t.Context(), tk.ID, tk.Rev, digest, "n2", noPolicy)
 	want(t, err, approvals.AlreadyUsed)
 	px.thaw()
 	var g approvals.Grant
 	until(t, "the claim is confirmed", func() bool {
-		g, err = p.Claim(t.Context(), tk.ID, tk.Rev, digest, "n1")
+		g, err = p.Claim(t.Context(), tk.ID, tk.Rev, digest, "n1", noPolicy)
 		return !errors.Is(err, approvals.StoreUnavailable)
 	})
 	if err != nil {

@@ -27,6 +27,9 @@ type Store struct {
 	syncTold sync.Once
 	wake     *wake
 	taken    *taken
+
+	// The number of the last generation that was seen; 0 before the first.
+	seen atomic.Uint64
 }
 
 // Open makes the clients and contacts nobody: a server that is down at the start

@@ -53,8 +53,8 @@ func (s *badStore) Recount(p approvals.Parked) error {
 	return s.do("Recount", func() error { return s.Store.Recount(p) })
 }
 
-func (s *badStore) Claim(ctx context.Context, id string, rev uint64, d action.Digest, nonce string) (g approvals.Grant, err error) {
-	err = s.do("Claim", func() (e error) { g, e = s.Store.Claim(ctx, id, rev, d, nonce); return e })
+func (s *badStore) Claim(ctx context.Context, id string, rev uint64, d action.Digest, nonce string, policy action.Digest) (g approvals.Grant, err error) {
+	err = s.do("Claim", func() (e error) { g, e = s.Store.Claim(ctx, id, rev, d, nonce, policy); return e })
 	return g, err
 }
 

@@ -121,7 +121,11 @@ func TestEndsOfAnApproval(t *testing.T) {
 			})
 			b.vote(tk, "ben", approvals.Approve, "")
 		}, `taken back (ben) before the call ran, so it was not run. The reason given: "changed my mind"`},
-		{"void", "void", end(approvals.Void, "", ""), "was not run"},
+		{"void", "void", func(tk approvals.Ticket) {
+			if _, err := b.store.Void(t.Context(), tk.ID, "", b.state.Load().Policy.Digest()); err != nil {
+				t.Fatal(err)
+			}
+		}, "was not run"},
 	} {
 		t.Run(e.name, func(t *testing.T) {
 			ch, tk := b.parked(req(ana, "cancel_order", `{"order":"`+e.name+`"}`))

@@ -194,7 +194,7 @@ func TestUnclearParkSaysNothingOfTheRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	// This process claims it, begins, and dies.
-	if _, err := b.store.Claim(t.Context(), tk.ID, p.Rev, p.Envelope.Digest(), "n"); err != nil {
+	if _, err := b.store.Claim(t.Context(), tk.ID, p.Rev, p.Envelope.Digest(), "n", p.Envelope.Policy); err != nil {
 		t.Fatal(err)
 	}
 	r := b.claimRecord(ledger.ExecStart, p)

@@ -31,7 +31,7 @@ func TestARecoveryIsRecordedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := dead.Claim(t.Context(), tk.ID, p.Rev, p.Envelope.Digest(), "n"); err != nil {
+	if _, err := dead.Claim(t.Context(), tk.ID, p.Rev, p.Envelope.Digest(), "n", p.Envelope.Policy); err != nil {
 		t.Fatal(err)
 	}
 	if err := led.Close(); err != nil {

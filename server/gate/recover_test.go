@@ -32,7 +32,7 @@ func TestRecoverSettlesTheClaimsOfTheDead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := dead.Claim(t.Context(), tk.ID, p.Rev, p.Envelope.Digest(), "n-"+order); err != nil {
+		if _, err := dead.Claim(t.Context(), tk.ID, p.Rev, p.Envelope.Digest(), "n-"+order, p.Envelope.Policy); err != nil {
 			t.Fatal(err)
 		}
 		for _, r := range recs {

@@ -2,19 +2,21 @@
 -- KEYS  1-9 as in the prelude · 10 ah new records of this actor (zset: id, ms) · 11 all (zset: id, ms)
 --       12 v sealed view · 13 nh new records of all actors (zset: id, ms) · 14 dn denials of this actor
 --       (hash, see decide) · then n index keys · then n records that the client found in them
---       (the new record's own key where it found none)
+--       (the new record's own key where it found none) · then gen the newest generation
 -- ARGV  1-4 as in the prelude · 5 client's ms · 6 earliest deadline ms · 7 nonce · 8 sealed record
 --       9 sealed view · 10 sealed envelope · 11 bound · 12 shown · 13 actor · 14 server · 15 tool
 --       16 cap of the actor's pending · 17 cap of the actor's hour · 18 cap of all · 19 run: on_approve or ''
---       20 cap of everybody's hour, 0: none · 21 '1' where denials close · 22 n · then n ids found
+--       20 cap of everybody's hour, 0: none · 21 '1' where denials close · 22 n · then n ids found ·
+--       then hex digest of the policy it was judged by, and '1' when a generation was seen before
 -- The first index key is the one under the current key.
 -- Returns {fresh, id} also to the same nonce again · {attached, id} · {reused, id} the id is taken ·
 --       {skew, ms} the client's clock reading is too old · {retry, ''} an index moved meanwhile ·
---       {due, id} that record's timer has passed: tick it first · {parked|total, ''} that cap is reached ·
+--       {due, id} that record's timer has passed: tick it first · {behind, n} another policy
+--       is the newest: only attaching is possible · {parked|total, ''} that cap is reached ·
 --       {hour|allhour, ms until there is room} · {closed, ms until it is open} · {broken, key}
 -- The caps and the closing are for new records alone: what is found comes first.
 local bad = unfit({ 'hash', 'zset', 'stream', 'stream', 'string', 'zset', 'set', 'string', 'zset', 'zset', 'zset', 'string',
-  'zset', 'hash' })
+  'zset', 'hash' }) or odd(KEYS[#KEYS], 'hash')
 if bad then return { 'broken', bad } end
 local t, id, n = now(), ARGV[1], tonumber(ARGV[22])
 
@@ -37,6 +39,8 @@ for i = 1, n do
   end
 end
 if found then return { 'attached', found } end
+local newest = behind(KEYS[#KEYS], ARGV[#ARGV - 1], ARGV[#ARGV])
+if newest then return { 'behind', newest } end
 
 if ARGV[21] == '1' then
   local until_ = redis.call('HGET', KEYS[14], 'until')

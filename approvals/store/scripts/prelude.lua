@@ -47,6 +47,22 @@ local function unfit(types)
   return false
 end
 
+-- odd is wrong for one key that has no fixed place.
+local function odd(key, want)
+  local t = redis.call('TYPE', key)
+  if type(t) == 'table' then t = t.ok or t[1] end
+  return t ~= 'none' and t ~= want and key
+end
+
+-- behind gives the number of the newest generation where it is of another policy
+-- than the caller judged by. Before the first generation there is nothing to be
+-- behind; known is '1' when the caller has seen one, so that a lost one is missed.
+local function behind(gen, policy, known)
+  local g = redis.call('HMGET', gen, 'd', 'n')
+  if g[1] == policy or not g[1] and known ~= '1' then return false end
+  return g[2] or '0'
+end
+
 -- get reads one field; a missing one is ''.
 local function get(field) return redis.call('HGET', KEYS[1], field) or '' end
 
