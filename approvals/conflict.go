@@ -25,7 +25,7 @@ const (
 	PolicyChanged    Conflict = "policy_changed"
 	ToolChanged      Conflict = "tool_changed"
 	StoreUnavailable Conflict = "store_unavailable"
-	Moved            Conflict = "moved" // Rev moved between Load and Claim; load again
+	Moved            Conflict = "moved"         // Rev moved between Load and Claim; load again
 	Behind           Conflict = "policy_behind" // another process has loaded another policy since
 	TooMany          Conflict = "too_many"
 	// Why there is no room for a new approval; see NoRoom.

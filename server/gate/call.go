@@ -17,12 +17,13 @@ import (
 
 // call is one tools/call on its way.
 type call struct {
-	g     *Gate
-	st    *State // as it was when the call came in
-	op    string // operation id; the approval's id too, if this call parks
-	req   Request
-	c     action.Call
-	begun time.Time
+	g      *Gate
+	st     *State // as it was when the call came in
+	op     string // operation id; the approval's id too, if this call parks
+	req    Request
+	c      action.Call
+	begun  time.Time
+	judged int // how often it was begun again, since the policy changed
 
 	verdict policy.Verdict
 	// observed: the verdict asks for people, and the call runs without them.
@@ -42,8 +43,21 @@ func newID() string {
 // only the wait; for a call that is allowed and running it cancels the upstream.
 // An end with the cause ErrStopping does neither more nor less than end waits.
 func (g *Gate) Call(ctx context.Context, r Request) Answer {
+	return g.newCall(r).answer(ctx)
+}
+
+// newCall begins a call under the state of this moment.
+func (g *Gate) newCall(r Request) *call {
 	k := &call{g: g, st: g.state.Load(), op: newID(), req: r, c: r.Call, begun: time.Now()}
 	k.c.Actor.Roles = k.st.roles(k.c.Actor)
+	return k
+}
+
+func (k *call) answer(ctx context.Context) Answer {
+	g, r := k.g, k.req
+	if !k.st.admits(r.Call.Actor) {
+		return k.refuse(ctx, refusal{code: codeParams, reason: "token_changed", message: sayTokenChanged})
+	}
 	if r.Name == CollectTool && !g.set.NoCollect {
 		return k.collect(ctx)
 	}
@@ -150,7 +164,9 @@ func (k *call) runAllowed(ctx context.Context) Answer {
 	if err := k.g.write(ctx, k.allowed(), k.start()); err != nil {
 		return k.noLedger(err)
 	}
-	p, err := k.g.leaveFor(k.facts(), grounds{observed: k.observed}, time.Time{})
+	f := k.facts()
+	f.Call.Actor = k.req.Call.Actor
+	p, err := k.g.leaveFor(f, grounds{observed: k.observed}, time.Time{})
 	if err != nil {
 		k.g.writeLate(k.result(outcome{status: statusNotRun, errorType: "policy_changed"}))
 		return refusal{code: codeParams, reason: "policy_denied", message: sayChanged}.answer()

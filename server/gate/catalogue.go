@@ -105,6 +105,9 @@ func (g *Gate) Tools(ctx context.Context, front string, who action.Actor, params
 		return Answer{Error: &Error{Code: codeParams, Message: "This cursor was not given out here: the list has one page."}}
 	}
 	st := g.state.Load()
+	if !st.admits(who) {
+		return refusal{code: codeParams, reason: "token_changed", message: sayTokenChanged}.answer()
+	}
 	servers := []string{front}
 	if front == "" {
 		servers = g.Fronts()

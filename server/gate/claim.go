@@ -19,6 +19,8 @@ import (
 // won, the grant to run it.
 type claimed struct {
 	parked approvals.Parked
+	policy *policy.Set // by which it was found fit
+	up     Upstream
 	gen    uint64 // of the upstream when its list was read
 	grant  approvals.Grant
 }
@@ -35,6 +37,7 @@ func (s *stuck) Error() string { return s.words }
 // fit loads an approved call and looks whether everything still is as it was
 // when people agreed to it. What does not fit is ended as void.
 func (g *Gate) fit(ctx context.Context, id string, who action.Actor) (*claimed, error) {
+	st := g.state.Load()
 	var p approvals.Parked
 	err := g.insist(ctx, func(ctx context.Context) (err error) {
 		p, err = g.store.Load(ctx, id, who)
@@ -42,7 +45,7 @@ func (g *Gate) fit(ctx context.Context, id string, who action.Actor) (*claimed, 
 	})
 	switch {
 	case errors.Is(err, approvals.Forged):
-		return nil, g.void(ctx, approvals.Parked{Ticket: approvals.Ticket{ID: id}}, approvals.CauseForged, err)
+		return nil, g.void(ctx, st.Policy, approvals.Parked{Ticket: approvals.Ticket{ID: id}}, approvals.CauseForged, err)
 	case isFinal(err):
 		return nil, errSettled
 	case err != nil:
@@ -50,19 +53,19 @@ func (g *Gate) fit(ctx context.Context, id string, who action.Actor) (*claimed, 
 	case p.State != approvals.Approved:
 		return nil, errSettled
 	}
-	st := g.state.Load()
 	if cause, err := g.misfit(st, p, who); cause != "" {
-		return nil, g.void(ctx, p, cause, err)
+		return nil, g.void(ctx, st.Policy, p, cause, err)
 	} else if err != nil {
 		return nil, err
 	}
-	cat, err := g.catalogue(ctx, st.Upstreams[p.Envelope.Call.Server], 0)
+	up := st.Upstreams[p.Envelope.Call.Server]
+	cat, err := g.catalogue(ctx, up, 0)
 	if err != nil {
 		g.log.Warn("an approved call waits for its upstream", "approval", id, "error", err)
 		return nil, &stuck{sayStuckUpstream}
 	}
 	if def, ok := cat.find(p.Envelope.Call.Tool); !ok || def.Digest != p.Envelope.ToolDef {
-		return nil, g.void(ctx, p, approvals.CauseTool, nil)
+		return nil, g.void(ctx, st.Policy, p, approvals.CauseTool, nil)
 	}
 	switch started, err := g.ledger.Started(id); {
 	case err != nil:
@@ -71,9 +74,9 @@ func (g *Gate) fit(ctx context.Context, id string, who action.Actor) (*claimed, 
 	case started:
 		// The record says approved and a ledger here says started: somebody put
 		// an old record back.
-		return nil, g.void(ctx, p, string(approvals.AlreadyUsed), nil)
+		return nil, g.void(ctx, st.Policy, p, string(approvals.AlreadyUsed), nil)
 	}
-	return &claimed{parked: p, gen: cat.gen}, nil
+	return &claimed{parked: p, policy: st.Policy, up: up, gen: cat.gen}, nil
 }
 
 // misfit compares an approved call with what holds now. A cause means that it
@@ -97,6 +100,19 @@ func (g *Gate) misfit(st *State, p approvals.Parked, who action.Actor) (cause st
 	if cause, err := g.still(st, c, p, approvals.CausePolicy); cause != "" || err != nil {
 		return cause, err
 	}
+	if st.Gone[who.ID] {
+		return approvals.CauseActor, errors.New("who asked may not call any more")
+	}
+	for _, face := range st.faces(who) {
+		if cause, err = g.stillWho(st, c, p, face); cause == "" {
+			return cause, err
+		}
+	}
+	return cause, err
+}
+
+// stillWho judges an approved call as the actor is now.
+func (g *Gate) stillWho(st *State, c action.Call, p approvals.Parked, who action.Actor) (string, error) {
 	c.Actor = who
 	c.Actor.Roles = st.roles(who)
 	if cause, err := g.still(st, c, p, approvals.CauseActor); cause != "" || err != nil {
@@ -142,8 +158,8 @@ func approvedBy(p approvals.Parked, now people) bool {
 }
 
 // void ends what may not run. Votes that don't verify are told on the ledger at
-// once: somebody wrote into the store.
-func (g *Gate) void(ctx context.Context, p approvals.Parked, cause string, why error) error {
+// once: somebody wrote into the store. A policy that is not the newest ends nothing.
+func (g *Gate) void(ctx context.Context, by *policy.Set, p approvals.Parked, cause string, why error) error {
 	g.log.Warn("an approved call may not run", "approval", p.ID, "cause", cause, "error", why)
 	if cause == approvals.CauseForged {
 		if err := g.writeLate(forgedRecord(p.ID)); err != nil {
@@ -151,16 +167,29 @@ func (g *Gate) void(ctx context.Context, p approvals.Parked, cause string, why e
 		}
 	}
 	err := g.insist(ctx, func(ctx context.Context) error {
-		_, err := g.store.End(ctx, p.ID, approvals.Void, cause, "", "")
+		_, err := g.store.Void(ctx, p.ID, cause, by.Digest())
 		return err
 	})
 	switch {
+	case errors.Is(err, approvals.Behind):
+		return g.behind(by)
 	case errors.Is(err, approvals.Forged):
 		return &stuck{sayForgedRecord} // so broken that it can't even be ended
 	case err != nil && !isFinal(err):
 		return &stuck{sayStuckStore}
 	}
 	return errSettled
+}
+
+// behind says why a step was refused that was judged by a policy which is not the
+// newest: this process has another by now, so it is to be looked at again, or it
+// has not, and someone has to reload it.
+func (g *Gate) behind(judgedBy *policy.Set) error {
+	if g.present().Policy.Digest() != judgedBy.Digest() {
+		return approvals.Moved
+	}
+	g.tellBehind()
+	return &stuck{sayStuckBehind}
 }
 
 // forgedRecord names an approval whose record does not verify.
@@ -177,7 +206,7 @@ func (g *Gate) claim(ctx context.Context, c *claimed) error {
 	d := c.parked.Envelope.Digest()
 	unclear := false // an earlier try may have claimed
 	err := g.insist(ctx, func(ctx context.Context) (err error) {
-		c.grant, err = g.store.Claim(ctx, c.parked.ID, c.parked.Rev, d, nonce)
+		c.grant, err = g.store.Claim(ctx, c.parked.ID, c.parked.Rev, d, nonce, c.policy.Digest())
 		unclear = unclear || err != nil && !isFinal(err)
 		return err
 	})
@@ -190,13 +219,16 @@ func (g *Gate) claim(ctx context.Context, c *claimed) error {
 	case errors.Is(err, approvals.Moved):
 		return approvals.Moved
 	case errors.Is(err, approvals.Forged), errors.Is(err, approvals.WrongDigest):
-		return g.void(ctx, c.parked, approvals.CauseForged, err)
+		return g.void(ctx, c.policy, c.parked, approvals.CauseForged, err)
 	}
 	if unclear {
 		// Also where it is told as used: the claim may be ours, and its lease over.
 		// Another's is left alone by the nonce.
 		g.finishLater(approvals.Grant{ID: c.parked.ID, Nonce: nonce, Owner: g.ledger.ID()},
 			approvals.Outcome{State: approvals.NotRun, Cause: approvals.CauseUnclearClaim})
+	}
+	if errors.Is(err, approvals.Behind) {
+		return g.behind(c.policy)
 	}
 	if isFinal(err) {
 		return errSettled
@@ -259,8 +291,10 @@ func (g *Gate) leaveToRun(ctx context.Context, c *claimed) (permit, outcome) {
 	}
 	fault.Point("renew.after")
 	call := c.parked.Envelope.Call
-	if st := g.state.Load(); st.Upstreams[call.Server] != nil && st.Upstreams[call.Server].Generation() != c.gen {
-		cat, err := g.catalogue(ctx, st.Upstreams[call.Server], 0)
+	// One that was replaced meanwhile is found by leaveFor: its numbers say nothing
+	// about the other's.
+	if st := g.state.Load(); st.Upstreams[call.Server] == c.up && c.up.Generation() != c.gen {
+		cat, err := g.catalogue(ctx, c.up, 0)
 		if err != nil {
 			return permit{}, notRun(approvals.CauseNotSent)
 		}

@@ -28,12 +28,23 @@ type permit struct {
 func (g *Gate) leaveFor(f policy.Facts, by grounds, before time.Time) (permit, error) {
 	c := f.Call
 	st := g.state.Load()
+	if by.won == nil {
+		// A caller that nobody agreed to is judged as this state knows it, without
+		// the roles that the one before gave.
+		if !st.admits(f.Call.Actor) {
+			return permit{}, fmt.Errorf("the caller's token is not valid any more: %w", errNotNow)
+		}
+		f.Call.Actor.Roles = st.roles(f.Call.Actor)
+	}
 	if err := g.gates.last(st, f, by, g.now()); err != nil {
 		return permit{}, err
 	}
 	up := st.Upstreams[c.Server]
 	if up == nil {
 		return permit{}, fmt.Errorf("upstream %s is gone: %w", c.Server, errNotNow)
+	}
+	if by.won != nil && up != by.won.up {
+		return permit{}, fmt.Errorf("upstream %s was replaced: %w", c.Server, errNotNow)
 	}
 	p := permit{up: up, call: c, before: before}
 	if by.won != nil {

@@ -31,10 +31,11 @@ type Store interface {
 	Ticket(ctx context.Context, id string) (approvals.Ticket, error)
 	Load(ctx context.Context, id string, who action.Actor) (approvals.Parked, error)
 	Recount(p approvals.Parked) error
-	Claim(ctx context.Context, id string, rev uint64, d action.Digest, nonce string) (approvals.Grant, error)
+	Claim(ctx context.Context, id string, rev uint64, d action.Digest, nonce string, policy action.Digest) (approvals.Grant, error)
 	Renew(ctx context.Context, g approvals.Grant) error
 	Finish(ctx context.Context, g approvals.Grant, o approvals.Outcome) (approvals.Ticket, error)
 	End(ctx context.Context, id string, to approvals.State, cause, by, why string) (approvals.Ticket, error)
+	Void(ctx context.Context, id, cause string, policy action.Digest) (approvals.Ticket, error)
 	Claims(ctx context.Context, owner string) ([]approvals.Grant, error)
 	NotifierAlive(ctx context.Context) (bool, error)
 }
@@ -60,6 +61,12 @@ type State struct {
 	Policy    *policy.Set // bound to the upstreams' names
 	Roster    *approvals.Roster
 	Upstreams map[string]Upstream
+	// Callers are all who may call, as their credentials have it: one entry for
+	// each, before the policy gives roles. nil: whoever the edge lets in.
+	Callers []action.Actor
+	// Gone are the ids of those who could call before and can't any more. What
+	// they have parked is not run.
+	Gone map[string]bool
 
 	limiter *policy.Limiter // of Policy; nil limits nothing
 }
@@ -91,6 +98,9 @@ type Config struct {
 	Adopt func() ([]*ledger.Dead, error)
 	// Now is the wall clock that ends a policy's observe; default time.Now.
 	Now func() time.Time
+	// Behind, when set, hears that the store refused a step because another
+	// process has published another policy. It must return at once.
+	Behind func()
 }
 
 // Gate is the pipeline. It is safe for concurrent use.
@@ -103,6 +113,8 @@ type Gate struct {
 	adopt    func() ([]*ledger.Dead, error)
 	now      func() time.Time
 	state    atomic.Pointer[State]
+	loading  sync.RWMutex // held while the state is exchanged
+	onBehind func()
 	gates    gates
 	lists    singleflight.Group
 	listings sync.Map // Upstream → *catalogue, the last one
@@ -135,7 +147,7 @@ func New(c Config) (*Gate, error) {
 	s.Caps.NewPerHour = cmp.Or(s.Caps.NewPerHour, approvals.DefaultCaps.NewPerHour)
 	s.Caps.Total = cmp.Or(s.Caps.Total, approvals.DefaultCaps.Total)
 	g := &Gate{
-		store: c.Store, ledger: c.Ledger, ring: c.Ring, log: c.Log, set: s, adopt: c.Adopt, now: c.Now,
+		store: c.Store, ledger: c.Ledger, ring: c.Ring, log: c.Log, set: s, adopt: c.Adopt, now: c.Now, onBehind: c.Behind,
 		gates: theGates(), runs: map[string]*run{}, desks: map[string]*desk{},
 	}
 	if g.now == nil {

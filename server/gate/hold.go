@@ -152,7 +152,7 @@ func (k *call) watch(wait context.Context, t approvals.Ticket) (Answer, approval
 			if approvedSeen++; approvedSeen > 3 {
 				return k.pending(wait, t, &stuck{sayStuckStore}), t
 			}
-			if r = k.g.join(t.ID, k.c.Actor); r == nil {
+			if r = k.g.join(t.ID, k.req.Call.Actor); r == nil {
 				return k.pending(wait, t, &stuck{sayStopping}), t
 			}
 		case approvals.Executing:

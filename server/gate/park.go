@@ -36,6 +36,9 @@ func (k *call) review(ctx context.Context) Answer {
 	fault.Point("park.before")
 	t, fresh, err := k.parkWithin(ctx, p)
 	if err != nil {
+		if again, ok := k.rejudged(ctx, err); ok {
+			return again
+		}
 		return k.notParked(err)
 	}
 	fault.Point("park.after")
@@ -66,7 +69,7 @@ func (k *call) park(ctx context.Context, p approvals.Park) (t approvals.Ticket, 
 	err = k.g.insist(ctx, func(ctx context.Context) error {
 		t, fresh, err = k.g.store.Park(ctx, p)
 		full := (*approvals.NoRoom)(nil)
-		clear = clear && (err == nil || errors.As(err, &full) || errors.Is(err, approvals.NotFound))
+		clear = clear && (err == nil || errors.As(err, &full) || errors.Is(err, approvals.NotFound) || errors.Is(err, approvals.Behind))
 		return err
 	})
 	if err != nil && !clear {
@@ -206,6 +209,8 @@ func (k *call) notParked(err error) Answer {
 		switch c {
 		case approvals.NotFound: // nothing to attach to, and nobody to tell of a new one
 			no = refusal{code: codeParams, reason: "no_notifier", message: sayNoNotifier}
+		case approvals.Behind:
+			no = refusal{code: codeInternal, reason: string(approvals.Behind), message: sayBehind}
 		case approvals.StoreUnavailable:
 		default:
 			no = refusal{code: codeInternal, reason: string(c), message: sayNotParked}

@@ -24,6 +24,7 @@ const (
 	sayNotParked  = "This call needs a person's approval, and it could not be asked for. Nothing was run."
 	sayNoNotifier = "This call needs a person's approval, and nobody can be told of it at the moment. Nothing was run; try again later."
 	sayLimited    = "Too many calls of this kind were made in a short time. Nothing was run; it may be called again in about %s."
+	sayBehind     = "This call needs a person's approval, and this process of the gate has another policy than the one that was loaded last. Nothing was run. Someone who runs the gate has to put the newest policy there and reload this process (SIGHUP); try again after that."
 	sayTooMany    = "Too many of your calls wait for approval already. Nothing was run; wait until some of them are decided, or collect what was."
 	sayRequester  = "This call needs the approval of someone other than its requester, and the gate does not know which person you act for. Nothing was run; ask whoever runs the gate to list this actor under people."
 	sayTooBig     = "The call is too long for one that needs approval: its arguments and the rest of its params are more than %d bytes. Nothing was run."
@@ -33,6 +34,7 @@ const (
 	sayTooManyNewInAll = "Too many new calls of all callers were put before people within an hour. Nothing was run; another may be asked for in about %s."
 	sayClosed          = "People said no to your last calls, one after the other, so no new ones are put before them for now. Nothing was run; another may be asked for in about %s. Before that, find out what they object to. Calls that need no approval are still taken."
 
+	sayTokenChanged = "The token of this caller was changed or removed while the call was on its way. Nothing was run; call again with a valid token."
 	sayCollectArgs  = "countersign_collect takes one argument, approval_id, a string."
 	sayUnknownID    = "There is no approval of yours with this id. It may be over for long, or was never there."
 	sayForgedRecord = "The record of this approval does not verify. Nothing was run; someone has to look at it."
@@ -44,6 +46,7 @@ const (
 
 	sayStuckResult   = "The call ran, and its result can't be read at the moment."
 	sayStuckStore    = "It is approved, and can't be run at the moment because the store of approvals does not answer."
+	sayStuckBehind   = "It is approved, and can't be run here because this process of the gate has another policy than the one that was loaded last. Someone who runs the gate has to reload it (SIGHUP)."
 	sayStuckBusy     = "It is approved, and can't be run at the moment because the gate is too busy to judge it again."
 	sayStuckLedger   = "It is approved, and can't be run at the moment because the gate's ledger can't be read. Someone has to repair it."
 	sayStuckUpstream = "It is approved, and can't be run at the moment because the server behind the tool can't be reached."
