@@ -221,6 +221,7 @@ type caller struct {
 	version string
 	client  string
 	modern  bool
+	until   context.Context // over HTTP: ends when the request's token is found invalid
 }
 
 const (
@@ -252,7 +253,11 @@ func (s *Server) data(ctx context.Context, who caller, f action.Frame, x *exchan
 	if x.landed != nil {
 		x.landed() // the client may use the id again as soon as it reads the answer
 	}
-	if cause := context.Cause(ctx); cause != nil && cause != errShutdown {
+	switch context.Cause(ctx) {
+	case nil, errShutdown:
+	case errRevoked:
+		a = gate.Answer{Error: failure(codeInvalidRequest, sayRevoked)}
+	default:
 		x.out.silent()
 		return
 	}

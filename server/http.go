@@ -49,7 +49,13 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		defer slot.leave()
-		s.servePost(w, r, rc, slot, caller{actor: actor, front: front})
+		until, leave, ok := s.admit(r, actor)
+		if !ok {
+			refuseToken(w, r)
+			return
+		}
+		defer leave()
+		s.servePost(w, r, rc, slot, caller{actor: actor, front: front, until: until})
 	case http.MethodDelete:
 		s.serveDelete(w, r, actor, front)
 	default:
@@ -61,18 +67,22 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 // authenticate never falls back to anybody: no token and a wrong one are the same
 // 401.
 func (s *Server) authenticate(w http.ResponseWriter, r *http.Request) (action.Actor, bool) {
-	challenge := `Bearer realm="countersign"`
-	if heads := r.Header.Values("Authorization"); len(heads) > 0 {
-		challenge += `, error="invalid_token"`
-		if token, ok := bearer(heads); ok && s.cfg.Auth != nil {
-			if a, ok := s.cfg.Auth.Authenticate(r.Context(), token); ok && a.ID != "" {
-				return a, true
-			}
+	if token, ok := bearer(r.Header.Values("Authorization")); ok && s.cfg.Auth != nil {
+		if a, ok := s.cfg.Auth.Authenticate(r.Context(), token); ok && a.ID != "" {
+			return a, true
 		}
+	}
+	refuseToken(w, r)
+	return action.Actor{}, false
+}
+
+func refuseToken(w http.ResponseWriter, r *http.Request) {
+	challenge := `Bearer realm="countersign"`
+	if len(r.Header.Values("Authorization")) > 0 {
+		challenge += `, error="invalid_token"`
 	}
 	w.Header().Set("WWW-Authenticate", challenge)
 	problem(w, http.StatusUnauthorized, "a valid bearer token is needed")
-	return action.Actor{}, false
 }
 
 func bearer(heads []string) (string, bool) {

@@ -94,6 +94,7 @@ func (s *Server) postModern(r *http.Request, out *httpStream, who caller, f acti
 		ctx, cancel := context.WithCancelCause(r.Context())
 		defer cancel(nil)
 		defer s.endWith(s.base, cancel)()
+		defer s.endWith(who.until, cancel)()
 		x := &exchange{s: s, out: out, lost: func(error) { cancel(errGone) }}
 		s.data(ctx, who, f, x)
 	default:
@@ -186,6 +187,7 @@ func (s *Server) requested(r *http.Request, out *httpStream, who caller, sess *s
 		defer sess.flights.remove(fl)
 		defer s.endWith(sess.ctx, cancel)()
 		defer s.endWith(s.base, cancel)()
+		defer s.endWith(who.until, cancel)()
 		s.data(ctx, who, f, &exchange{s: s, out: out, landed: func() { sess.flights.remove(fl) }})
 	default:
 		_ = out.answer(f.ID, gate.Answer{Error: failure(codeMethodNotFound, "method not found")})

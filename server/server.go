@@ -130,7 +130,8 @@ func (c Config) withDefaults() Config {
 
 var _ Gate = (*gate.Gate)(nil)
 
-// Why a call's context ended. Only after errShutdown is the call still answered.
+// Why a call's context ended. Only after errShutdown is the call still answered as
+// the gate did; after errRevoked its caller is told that.
 var (
 	errCancelled = errors.New("cancelled by the client")
 	errGone      = errors.New("the client is gone")
@@ -146,6 +147,7 @@ type Server struct {
 	sdk      *lifecycle
 	sessions *sessions
 	load     *load
+	guests   guests
 
 	base context.Context // ends with errShutdown
 	stop context.CancelCauseFunc
@@ -172,6 +174,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, hosts: hosts, origins: origins}
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	s.sdk = newLifecycle(cfg.Gate, cfg.Version)
+	s.guests.all = map[*guest]struct{}{}
 	s.load = newLoad(cfg.MaxPerActor, cfg.MaxBodyBytes)
 	s.sessions = newSessions(cfg.SessionIdle, cfg.MaxSessions, cfg.MaxSessionsPerActor)
 	return s, nil

@@ -133,11 +133,16 @@ func (t *sessions) drop(s *session) {
 	s.end()
 }
 
-func (t *sessions) closeAll() {
+func (t *sessions) closeAll() { t.dropAll(func(*session) bool { return true }) }
+
+// dropAll ends all sessions of which which is true.
+func (t *sessions) dropAll(which func(*session) bool) {
 	t.mu.Lock()
 	list := make([]*session, 0, len(t.all))
 	for _, s := range t.all {
-		list = append(list, s)
+		if which(s) {
+			list = append(list, s)
+		}
 	}
 	for _, s := range list {
 		t.remove(s)

@@ -74,6 +74,11 @@ func (t *Tokens) Len() int {
 	return 0
 }
 
+// Knows tells whether any token stands for this actor.
+func (t *Tokens) Knows(actor string) bool {
+	return t.Len() > 0 && slices.ContainsFunc(*t.set.Load(), func(e tokenEntry) bool { return e.actor.ID == actor })
+}
+
 // Authenticate finds the actor of a token. It compares with every entry, so that
 // its time tells nothing about which one was near.
 func (t *Tokens) Authenticate(_ context.Context, token string) (action.Actor, bool) {

@@ -65,10 +65,12 @@ func (g *Gate) tellBehind() {
 // who came in under another may have roles there that this one does not give, and
 // a call is never judged by parts of two.
 func (s *State) admits(a action.Actor) bool {
-	return s.Callers == nil || slices.ContainsFunc(s.Callers, func(c action.Actor) bool { return sameActor(a, c) })
+	return s.Callers == nil || slices.ContainsFunc(s.Callers, func(c action.Actor) bool { return SameActor(a, c) })
 }
 
-func sameActor(a, b action.Actor) bool {
+// SameActor tells whether two credentials stand for the same caller, with the same
+// roles and owners.
+func SameActor(a, b action.Actor) bool {
 	return a.ID == b.ID && a.Auth == b.Auth && slices.Equal(a.Roles, b.Roles) && slices.Equal(a.Owners, b.Owners)
 }
 
