@@ -196,7 +196,7 @@ func TestWhatIsNoDenial(t *testing.T) {
 		for _, to := range []approvals.State{approvals.Withdrawn, approvals.Void} {
 			gone := request(fmt.Sprintf("%q", to), closing)
 			p.park(t, gone)
-			if _, err := p.End(t.Context(), gone.Envelope.OperationID, to, "", "ana@acme.test", ""); err != nil {
+			if _, err := p.ends(t, gone.Envelope.OperationID, to, "ana@acme.test"); err != nil {
 				t.Fatal(err)
 			}
 		}

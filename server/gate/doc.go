@@ -26,8 +26,8 @@
 //     same; the order of the list and of keys is no difference.
 //  6. No ledger in this process's directory may have a start of this approval: a
 //     record put back into the store is found by that.
-//  7. Claim, under the version of the record that was judged. One caller in all
-//     processes wins. An unclear reply is asked for again with the same nonce.
+//  7. Claim, under the version of the record that was judged, and by the policy
+//     that is the newest in all processes. One caller in all of them wins. An unclear reply is asked for again with the same nonce.
 //  8. Write exec_start, with the votes and what was shown; wait until it is
 //     durable.
 //  9. Renew the lease, then the third check, and the tool's definition again if
@@ -38,8 +38,20 @@
 //     machine was suspended.
 //  11. Write result; then finish the record, with the sealed answer, in one step.
 //
-// A misfit in 2 to 6 ends the approval as void. After 7 it ends as not_run, which
+// A misfit in 2 to 6 ends the approval as void, if it is one by the newest policy. After 7 it ends as not_run, which
 // is said only where not a byte was written.
+//
+// # Another policy
+//
+// A call is judged by one [State]: policy, people, callers and upstreams of one
+// moment. What is parked or claimed names the policy that it was judged by, and the
+// store compares that with the one that was loaded last by any process, in the step
+// itself. So a process that was not reloaded asks nobody and runs nothing that was
+// approved, until it has the newest policy; calls that need nobody go on, and so do
+// waiting and collecting. A reload of this process between the judgement and the
+// park has the call judged again ([Gate.Exchange]); between the claim and the first
+// byte the third check stops it. A reload of another process there does not: at the
+// claim it was the newest policy that allowed the call.
 //
 // # A crash at each point
 //
