@@ -41,7 +41,7 @@ type cli struct {
 	Keygen    keygenCmd    `cmd:"" help:"Make a key for keys.current."`
 	Token     tokenCmd     `cmd:"" help:"Make bearer tokens."`
 	Approvals approvalsCmd `cmd:"" help:"List, show and decide approvals as an operator."`
-	Policy    policyCmd    `cmd:"" help:"Try a policy: its own cases, or one call. Count what it came to."`
+	Policy    policyCmd    `cmd:"" help:"Try and explain a policy, count what it came to, pin what the upstreams are."`
 	Ledger    ledgerCmd    `cmd:"" help:"Check ledger files."`
 	Version   versionCmd   `cmd:"" help:"Print the version."`
 

@@ -2,16 +2,26 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/countersign-mcp/countersign/server/upstream/upstreamtest"
 )
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"countersign": func() {
 			os.Exit(run(context.Background(), os.Args[1:], terminal{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
+		},
+		// An upstream whose directory is named by a variable, as package
+		// upstreamtest says.
+		"desk-mcp": func() {
+			upstreamtest.Main()
+			fmt.Fprintln(os.Stderr, "desk-mcp needs", upstreamtest.DirVar)
+			os.Exit(1)
 		},
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/countersign-mcp/countersign/approvals/action"
 	"github.com/countersign-mcp/countersign/server/pins"
@@ -148,12 +147,7 @@ func (s *State) resolve(front, name string) (server, tool string, ok bool) {
 }
 
 // plausible refuses names that no tool can have, before anyone compares them.
-func plausible(name string) bool {
-	const most = 256
-	return name != "" && len(name) <= most && !strings.ContainsFunc(name, func(r rune) bool {
-		return r > unicode.MaxASCII || r <= ' ' || r == 0x7f
-	})
-}
+func plausible(name string) bool { return pins.Plausible(name) }
 
 // runAllowed is the way of a call that nobody has to agree to, or not yet.
 func (k *call) runAllowed(ctx context.Context) Answer {

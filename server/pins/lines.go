@@ -1,22 +1,6 @@
 package pins
 
-import (
-	"encoding/json"
-	"fmt"
-
-	"github.com/go-json-experiment/json/jsontext"
-)
-
-func indented(v json.RawMessage) string {
-	out := jsontext.Value(append([]byte(nil), v...))
-	if len(out) <= longLine {
-		return string(out)
-	}
-	if err := out.Indent(jsontext.WithIndent("  ")); err != nil {
-		return string(v)
-	}
-	return string(out)
-}
+import "fmt"
 
 // Bounds of a comparison line by line: cells of its table, and lines of the same
 // that are shown around a change.
@@ -26,7 +10,7 @@ const (
 )
 
 // lineDiff compares two texts. What goes begins with "- ", what comes with "+ ",
-// and what stays around it with two spaces.
+// and what stays around it with two blanks. What stays elsewhere is counted.
 func lineDiff(a, b []string) []string {
 	from := 0
 	for from < len(a) && from < len(b) && a[from] == b[from] {
@@ -113,7 +97,7 @@ func folded(lines []string) []string {
 		if n == 1 {
 			out = append(out, lines[i])
 		} else {
-			out = append(out, fmt.Sprintf("  … %d lines stay the same", n))
+			out = append(out, fmt.Sprintf("  ⟨%d lines stay the same⟩", n))
 		}
 		i += n
 	}

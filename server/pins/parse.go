@@ -31,7 +31,7 @@ func (e *Invalid) Error() string {
 }
 
 // pinAgain is what to do about a file that is not as `policy pin` left it.
-const pinAgain = "; take the file as it was, or write it anew with: countersign policy pin"
+const pinAgain = "; put the file back as it was, or move it away and write it anew with: countersign policy pin"
 
 // Parse reads a file of pins. Every error is an *Invalid.
 func Parse(b []byte) (*File, error) {

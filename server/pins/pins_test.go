@@ -17,7 +17,7 @@ const cancel = `{"name":"cancel_order","title":"Cancel","description":"Cancels o
  "inputSchema":{"type":"object","properties":{"id":{"type":"string"},"limit":{"type":"number","maximum":10}},"required":["id"]},
  "annotations":{"readOnlyHint":false}}`
 
-func tool(t *testing.T, raw string) pins.Tool {
+func tool(t testing.TB, raw string) pins.Tool {
 	t.Helper()
 	d, err := pins.Define(json.RawMessage(raw))
 	if err != nil {
@@ -26,7 +26,7 @@ func tool(t *testing.T, raw string) pins.Tool {
 	return d
 }
 
-func desk(t *testing.T, tools ...string) pins.Server {
+func desk(t testing.TB, tools ...string) pins.Server {
 	t.Helper()
 	s := pins.Server{
 		Transport: "stdio", Command: []string{"npx", "-y", "@acme/desk@1.4.2"}, Dir: "/srv/desk",

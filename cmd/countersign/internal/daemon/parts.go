@@ -184,20 +184,25 @@ func (d *Daemon) openStore() error {
 
 func (d *Daemon) openUpstreams() error {
 	d.onStop("the upstreams", d.closeUpstreams)
-	for name, u := range d.cfg.Upstreams {
-		env := map[string]string{}
-		for k, v := range u.Env {
-			env[k] = v.Reveal()
-		}
-		up, err := upstream.New(upstream.Config{
-			Name: name, Command: u.Command, Dir: u.Dir, Env: env, Version: d.opt.Version,
-		}, d.log)
+	for name := range d.cfg.Upstreams {
+		up, err := upstream.New(StartOf(d.cfg, name, d.opt.Version), d.log)
 		if err != nil {
 			return err
 		}
 		d.upstreams[name] = up
 	}
 	return nil
+}
+
+// StartOf says how a configured upstream is started, by the gate and by whoever
+// asks it what it is. Version is our own.
+func StartOf(cfg *config.Config, name, version string) upstream.Config {
+	u := cfg.Upstreams[name]
+	env := make(map[string]string, len(u.Env))
+	for k, v := range u.Env {
+		env[k] = v.Reveal()
+	}
+	return upstream.Config{Name: name, Command: u.Command, Dir: u.Dir, Env: env, Version: version}
 }
 
 // closeUpstreams stops them side by side: each may need its grace.

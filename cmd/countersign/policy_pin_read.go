@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/countersign-mcp/countersign/cmd/countersign/internal/config"
+	"github.com/countersign-mcp/countersign/cmd/countersign/internal/daemon"
+	"github.com/countersign-mcp/countersign/server/pins"
+	"github.com/countersign-mcp/countersign/server/redact"
+	"github.com/countersign-mcp/countersign/server/upstream"
+)
+
+// pinTimeout bounds the start of one upstream and the reading of its list. A
+// package may be fetched first.
+const pinTimeout = 2 * time.Minute
+
+// pinned is one upstream as it was found.
+type pinned struct {
+	name   string
+	server pins.Server
+	notes  []string // what a person should know of it
+}
+
+// readUpstreams starts the upstreams side by side and asks them what they are. One
+// that can't be asked is an error: half a file would look like a whole one.
+func readUpstreams(ctx context.Context, term terminal, c *common, cfg *config.Config, names []string) ([]pinned, error) {
+	log := slog.New(slog.DiscardHandler)
+	if c.LogLevel == "debug" {
+		log = c.logger(term)
+	}
+	found := make([]pinned, len(names))
+	faults := make([]error, len(names))
+	var all sync.WaitGroup
+	for i, name := range names {
+		all.Go(func() {
+			start := daemon.StartOf(cfg, name, version())
+			start.ShowStderr = true // nothing is called, so no argument is in it
+			found[i], faults[i] = readUpstream(ctx, start, log)
+		})
+	}
+	all.Wait()
+	if err := errors.Join(faults...); err != nil {
+		return nil, fmt.Errorf("%w\nNothing was written", err)
+	}
+	return found, nil
+}
+
+func readUpstream(ctx context.Context, start upstream.Config, log *slog.Logger) (pinned, error) {
+	ctx, cancel := context.WithTimeout(ctx, pinTimeout)
+	defer cancel()
+	start.StartTimeout = pinTimeout
+	up, err := upstream.New(start, log)
+	if err != nil {
+		return pinned{}, err
+	}
+	defer up.Close()
+	tools, err := up.Tools(ctx)
+	if err != nil {
+		return pinned{}, fmt.Errorf("%s can't be pinned: %s; --log-level debug shows what it says", start.Name, redact.Visible(err.Error()))
+	}
+	info := up.Info()
+	said := pins.Start{Command: start.Command, Dir: start.Dir, Env: start.Env}
+	p := pinned{name: start.Name, server: pins.Describe(said, info.Name)}
+	p.server.Version, p.server.Protocol, p.server.Capabilities = info.Version, info.Protocol, info.Capabilities
+	seen := map[string]int{}
+	for i, raw := range tools {
+		t, err := pins.Define(raw)
+		if err != nil {
+			p.notef("number %d of its list is no tool (%v); it is left out, and the gate never offers it", i+1, err)
+			continue
+		}
+		if leaked := said.Leaks(raw); len(leaked) > 0 {
+			return pinned{}, fmt.Errorf("%s can't be pinned: its definition of %s holds the value of %s, which the file would give away; let the server keep it to itself",
+				start.Name, redact.Visible(t.Name), strings.Join(leaked, " and "))
+		}
+		seen[t.Name]++
+		if p.fits(t, seen[t.Name]) {
+			p.server.Tools = append(p.server.Tools, t)
+		}
+	}
+	p.drop(seen)
+	if p.server.Package.Floating() {
+		p.notef("its command names no fixed version of %s, so another one may run tomorrow; name one", redact.Visible(p.server.Package.Name))
+	}
+	return p, nil
+}
+
+func (p *pinned) notef(format string, args ...any) {
+	p.notes = append(p.notes, fmt.Sprintf(format, args...))
+}
+
+// fits tells whether a tool can be pinned, and says why not.
+func (p *pinned) fits(t pins.Tool, times int) bool {
+	if !pins.Plausible(t.Name) {
+		p.notef("the name %s is not plain ASCII without blanks, so it may look like another tool's; it is left out, and the gate never offers it", redact.Visible(t.Name))
+		return false
+	}
+	return times == 1
+}
+
+// drop leaves out the tools whose name stood in the list more than once: nobody can
+// say which of them a call means.
+func (p *pinned) drop(seen map[string]int) {
+	kept := p.server.Tools[:0]
+	for _, t := range p.server.Tools {
+		if n := seen[t.Name]; n > 1 {
+			p.notef("it lists %d tools named %s, and nobody can say which a call means; they are left out, and the gate never offers them", n, redact.Visible(t.Name))
+			continue
+		}
+		kept = append(kept, t)
+	}
+	p.server.Tools = kept
+}
+
+// replaceFile puts a whole new file in the place of the old one, or leaves the old
+// one. A link stays one.
+func replaceFile(path string, b []byte) error {
+	mode := os.FileMode(0o644)
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	if st, err := os.Stat(path); err == nil {
+		mode = st.Mode().Perm()
+	}
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // after the rename there is nothing to remove
+	_, err = f.Write(b)
+	if err == nil {
+		err = errors.Join(f.Chmod(mode), f.Sync())
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
