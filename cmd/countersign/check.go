@@ -9,7 +9,8 @@ import (
 
 type checkCmd struct{}
 
-// Run reads the configuration and the policy, and says what is wrong with them.
+// Run reads the configuration, the policy and the pins, and says what is wrong with
+// them.
 func (checkCmd) Run(term terminal, c *common) error {
 	cfg, err := config.Load(c.Config)
 	if err != nil {
@@ -21,6 +22,13 @@ func (checkCmd) Run(term terminal, c *common) error {
 	}
 	for _, w := range policy.Warnings() {
 		fmt.Fprintf(term.err, "countersign: note: %s: %s\n", cfg.PolicyPath(), w)
+	}
+	held, err := daemon.PinNotes(cfg, policy)
+	if err != nil {
+		return err
+	}
+	for _, n := range held {
+		fmt.Fprintf(term.err, "countersign: note: %s\n", n)
 	}
 	_, err = fmt.Fprintf(term.out, "%s and %s are well formed. Policy digest %s.\n", c.Config, cfg.PolicyPath(), policy.Digest().Hex()[:12])
 	return err

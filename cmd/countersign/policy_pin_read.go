@@ -87,6 +87,9 @@ func readUpstream(ctx context.Context, start upstream.Config, log *slog.Logger) 
 		}
 	}
 	p.drop(seen)
+	if strings.Contains(strings.Join(p.server.Command, " "), pins.Hidden) {
+		p.notef("its command holds what looks like a secret; it is not written, but give it in env: others on this machine can see a command")
+	}
 	if p.server.Package.Floating() {
 		p.notef("its command names no fixed version of %s, so another one may run tomorrow; name one", redact.Visible(p.server.Package.Name))
 	}

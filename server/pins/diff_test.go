@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 
@@ -296,5 +297,28 @@ func TestHugeTexts(t *testing.T) {
 	text := c.Text()
 	if !strings.Contains(text, "- a59999\n") || !strings.Contains(text, "+ b59999\n") {
 		t.Error("something is missing from a long text")
+	}
+}
+
+// The example that the README shows is what comes out.
+func TestReadmeExample(t *testing.T) {
+	def := func(description, maximum string) string {
+		return `{"name":"cancel_order","description":"` + description + `","inputSchema":{"properties":{"limit":{"maximum":` + maximum + `}}}}`
+	}
+	before := desk(t, def(`Cancels one order.\nIt can't be undone.`, "10"))
+	after := desk(t, def(`Cancels one order.\nAlso refunds it.`, "1000"), `{"name":"refund","description":"Refunds an order."}`)
+	after.Version = "1.5.0"
+	var want strings.Builder
+	want.WriteString("```text\norders: changed\n")
+	for line := range strings.Lines(pins.Diff(before, after).Text()) {
+		want.WriteString("  " + line)
+	}
+	want.WriteString("```\n")
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(readme), want.String()) {
+		t.Errorf("README.md does not have:\n%s", want.String())
 	}
 }
