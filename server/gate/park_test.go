@@ -219,7 +219,7 @@ func TestUnclearParkSaysNothingOfTheRun(t *testing.T) {
 func TestViewKnowsTheToolsSchema(t *testing.T) {
 	b := newBench(t)
 	for _, tc := range []struct{ schema, missing string }{
-		{`{"type":"object"}`, "masked, and not declared by the tool's schema: /password"},
+		{`{"type":"object"}`, "masked, and not declared by the tool's schema or the policy: /password"},
 		{`{"type":"object","properties":{"password":{"type":"string"}}}`, ""},
 	} {
 		b.dir.SetTools(strings.Replace(testTools, `"destructiveHint":false},"inputSchema":{"type":"object"}`, `"destructiveHint":false},"inputSchema":`+tc.schema, 1))

@@ -85,7 +85,7 @@ func TestPointersAreVisible(t *testing.T) {
 
 // What is all there can still be out of sight or out of order: that is said.
 func TestWarnings(t *testing.T) {
-	spaces := strings.Repeat(" ", padRun)
+	spaces := strings.Repeat(" ", padSpaces)
 	for args, want := range map[string]string{
 		`{"cmd":"ls` + spaces + `; rm -rf /"}`:                  "1 long run of spaces pushes what follows out of sight",
 		`{"` + spaces + `":"` + spaces + spaces + `x"}`:         "2 long runs of spaces push what follows out of sight",

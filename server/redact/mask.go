@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/countersign-mcp/countersign/approvals"
@@ -31,9 +32,10 @@ func (d *drawing) words(s string, at *place, raw json.RawMessage) {
 		}
 		d.WriteString("⟦not shown: text of " + plural(len(s), "byte", "bytes") + " that can't be taken apart safely⟧")
 		d.mask(at, "", "string", len(raw), raw)
+		d.expect(d.base != "" || d.declared(at), at)
 		return
 	}
-	mixed := d.script.mixed
+	mixed := d.mixed
 	d.WriteByte('"')
 	from := 0
 	for _, f := range found {
@@ -48,9 +50,12 @@ func (d *drawing) words(s string, at *place, raw json.RawMessage) {
 		d.mask(at, f.inner, f.kind, f.to-f.from, f.form)
 		from = f.to
 	}
+	if len(found) > 0 {
+		d.expect(d.base != "" || d.declared(at), at)
+	}
 	d.escaped(s[from:])
 	d.WriteByte('"')
-	if n := d.script.mixed - mixed; n > 0 {
+	if n := d.mixed - mixed; n > 0 {
 		d.alike.add(d.base, at)
 	}
 }
@@ -69,9 +74,49 @@ func (d *drawing) mask(at *place, inner, kind string, size int, form []byte) {
 		m.Digest = d.digest(form)
 	}
 	d.masked = append(d.masked, m)
-	if !d.declared(at) {
+}
+
+// expect notes a mask that nobody expects where it is.
+func (d *drawing) expect(ok bool, at *place) {
+	if !ok {
 		d.undeclared.add(d.base, at)
 	}
+}
+
+// expected tells whether a masked value is one that people can be asked to agree to
+// unseen. In the arguments somebody must have said that it is there: the policy by
+// a pointer, or the tool's schema, which must declare all of it. A value that is
+// masked for its neighbour's sake, and one beside the arguments, where no schema
+// speaks, must be one plain word besides or instead: an id or a token.
+func (d *drawing) expected(v json.RawMessage, at *place, near bool) bool {
+	switch {
+	case d.base != "":
+		return plainSecret(v)
+	case slices.ContainsFunc(d.pointers, at.is):
+		return true
+	}
+	return d.declares(v, at) && (!near || plainSecret(v))
+}
+
+// declares tells whether the tool's schema names the place and all that is in the
+// value.
+func (d *drawing) declares(v json.RawMessage, at *place) bool {
+	if !d.declared(at) {
+		return false
+	}
+	for name, below := range action.Fields(v) {
+		if !d.declares(below, at.below(escapePointer(name))) {
+			return false
+		}
+	}
+	i := 0
+	for below := range action.Items(v) {
+		if !d.declares(below, at.item(i)) {
+			return false
+		}
+		i++
+	}
+	return true
 }
 
 // lacking is why the view is not the whole.
@@ -81,7 +126,7 @@ func (d *drawing) lacking() []string {
 		out = append(out, "text that can't be taken apart safely: "+d.unread.String())
 	}
 	if d.undeclared.n > 0 {
-		out = append(out, "masked, and not declared by the tool's schema: "+d.undeclared.String())
+		out = append(out, "masked, and not declared by the tool's schema or the policy: "+d.undeclared.String())
 	}
 	return out
 }
@@ -89,7 +134,7 @@ func (d *drawing) lacking() []string {
 // warnings are the ink's own, and where words of mixed scripts stand.
 func (d *drawing) warnings() []string {
 	out := d.ink.warnings()
-	if n := d.script.mixed; n > 0 {
+	if n := d.mixed; n > 0 {
 		out = append(out, plural(n, "word mixes", "words mix")+" Latin letters with look-alikes of another script: "+d.alike.String())
 	}
 	return out

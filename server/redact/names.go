@@ -15,8 +15,16 @@ var secretNames = []string{
 	"password", "passwd", "passphrase", "passcode", "pwd", "pin", "otp", "totp", "cvv", "cvc",
 	"secret", "clientsecret", "secretkey", "token", "bearer", "jwt",
 	"apikey", "accesskey", "accesskeyid", "privatekey", "signingkey", "encryptionkey", "sshkey", "masterkey",
-	"authorization", "auth", "credential", "cookie", "session", "sessionid",
+	"authkey", "accountkey", "storagekey", "sharedkey", "consumerkey", "subscriptionkey", "functionskey", "deploykey", "licensekey",
+	"hmackey", "hostkey", "tlskey", "sslkey",
+	"authorization", "auth", "credential", "cred", "cookie", "session", "sessionid",
+	"mnemonic", "seedphrase", "recoveryphrase", "recoverycode", "backupcode", "sharedaccesssignature",
+	"passwort", "kennwort", "contraseña", "contrasena", "senha", "motdepasse", "wachtwoord", "parola", "пароль", "密码", "密碼", "パスワード", "비밀번호",
 }
+
+// textNames are those of secrets where the value is a text; a number or a word of
+// yes and no under them is the outcome of something.
+var textNames = []string{"pass"}
 
 // glued are long enough to be told at the end of a name that has no word
 // boundaries: "userpassword", "accesstoken".
@@ -62,10 +70,10 @@ func (n names) secret(name string, number bool) bool {
 	if len(w) == 0 {
 		return false
 	}
-	if n.endsIn(w) {
+	last := w[len(w)-1]
+	if n.endsIn(w) || !number && slices.Contains(textNames, last) {
 		return true
 	}
-	last := w[len(w)-1]
 	if one, plural := strings.CutSuffix(last, "s"); plural && !number && one != "" {
 		return n.endsIn(append(slices.Clone(w[:len(w)-1]), one))
 	}

@@ -68,8 +68,8 @@ func (p *place) shown() string {
 // below is the place of a member.
 func (d *drawing) below(at *place, name string) *place {
 	b := at.below(escapePointer(name))
-	if len(name) >= 8 {
-		if found, c := d.secrets(name, levels); c == opaque {
+	if len(name) >= secretLeast {
+		if found, c := d.secrets(name, levels-1); c == opaque {
 			b.label = "⟦not shown⟧"
 		} else if len(found) > 0 {
 			b.label = labelled(name, found)

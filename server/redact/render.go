@@ -149,12 +149,13 @@ func (d *drawing) object(raw json.RawMessage, at *place, depth int) {
 
 func (d *drawing) array(raw json.RawMessage, at *place, depth int) {
 	first, i := true, 0
+	beside := d.names.row(raw)
 	for v := range action.Items(raw) {
 		if d.full() {
 			return
 		}
 		d.open(&first, '[', depth)
-		d.member("", v, at.item(i), depth, false)
+		d.member("", v, at.item(i), depth, beside.hides(v))
 		i++
 	}
 	d.close(first, "[]", ']', depth)
@@ -191,6 +192,7 @@ func (d *drawing) member(name string, v json.RawMessage, at *place, depth int, h
 	}
 	d.WriteString(mark(action.TypeOf(v), len(v)))
 	d.mask(at, "", action.TypeOf(v), len(v), v)
+	d.expect(d.expected(v, at, hidden), at)
 }
 
 // hides tells whether a value is masked: by the policy's pointer, or by its name
@@ -206,26 +208,6 @@ func (d *drawing) hides(name string, v json.RawMessage, at *place) bool {
 func (d *drawing) hidden(name string, v json.RawMessage) bool {
 	kind := action.TypeOf(v)
 	return kind != "boolean" && kind != "null" && d.names.secret(name, kind == "number")
-}
-
-// isPair tells whether an object is the name of a secret and its value:
-// {"name": "Authorization", "value": "…"}.
-func (d *drawing) isPair(raw json.RawMessage) bool {
-	for name, v := range action.Fields(raw) {
-		switch strings.ToLower(name) {
-		case "name", "key", "header", "field", "variable":
-			if s, ok := action.Text(v); ok && d.names.secret(s, false) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// isValue tells whether a member of a pair is its value.
-func isValue(name string) bool {
-	name = strings.ToLower(name)
-	return name == "value" || name == "val"
 }
 
 func trim(raw json.RawMessage) json.RawMessage {

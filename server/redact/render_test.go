@@ -58,7 +58,7 @@ func dump(title string, v approvals.View) string {
 }
 
 var maskedSchema = json.RawMessage(`{"type":"object","properties":{"iban":{},"apiKey":{"type":"string"},"card":{"$ref":"#/$defs/Card"},"list":{"items":{"type":"string"}},
- "a/b":{},"headers":{"items":{"anyOf":[{"$ref":"#/$defs/Header"},{"type":"null"}]}},"credentials":{}},
+ "a/b":{},"headers":{"items":{"anyOf":[{"$ref":"#/$defs/Header"},{"type":"null"}]}},"credentials":{"properties":{"user":{},"password":{}}}},
  "$defs":{"Card":{"properties":{"number":{}}},"Header":{"properties":{"name":{},"value":{}}}}}`)
 
 func TestRenderGolden(t *testing.T) {
@@ -182,7 +182,8 @@ func TestSecretNames(t *testing.T) {
 		"secret", "client_secret", "clientSecret", "secrets", "AWS_SECRET_ACCESS_KEY", "secretKey", "aws_access_key_id",
 		"authorization", "Authorization", "Proxy-Authorization", "authorizationHeader", "auth", "X-Auth",
 		"private_key", "privateKeyPem", "ssh_key", "signing-key", "access_key", "cookie", "Cookies", "Set-Cookie", "session", "sessionId", "session_token",
-		"credential", "credentials", "dbCredentials", "pin", "card_pin", "PIN", "cvv", "otp", "passphrase", "passcode",
+		"credential", "credentials", "dbCredentials", "pass", "dbPass", "MYSQL_PASS", "creds", "X-Auth-Key", "AccountKey", "mnemonic", "recoveryCodes",
+		"Passwort", "contraseña", "ПАРОЛЬ", "密码", "パスワード", "pin", "card_pin", "PIN", "cvv", "otp", "passphrase", "passcode",
 		"ｐａｓｓｗｏｒｄ", "pa\u017f\u017fword",
 	} {
 		if !newNames(nil).secret(name, false) {
@@ -191,13 +192,13 @@ func TestSecretNames(t *testing.T) {
 	}
 	for _, name := range []string{
 		"", "order_id", "key", "keyboard", "mapping", "spin", "pinned", "opinion", "author", "oauth_app", "secretary", "secret_name", "token_count",
-		"tokenizer", "session_count", "passenger", "compass", "authorized", "public_key", "primary_key", "keys", "path", "pass", "text", "value", "名前", "2",
+		"tokenizer", "session_count", "passenger", "compass", "authorized", "public_key", "primary_key", "keys", "path", "bypass", "pass_rate", "text", "value", "名前", "2",
 	} {
 		if newNames(nil).secret(name, false) {
 			t.Errorf("%q is masked", name)
 		}
 	}
-	if newNames(nil).secret("max_tokens", true) || !newNames(nil).secret("max_tokens", false) || !newNames(nil).secret("token", true) {
+	if newNames(nil).secret("max_tokens", true) || !newNames(nil).secret("max_tokens", false) || !newNames(nil).secret("token", true) || newNames(nil).secret("pass", true) {
 		t.Error("a number under a plural is a count, nothing else is")
 	}
 	added := newNames([]string{"IBAN", "card-holder", "_"})

@@ -1,12 +1,15 @@
 package redact
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/countersign-mcp/countersign/approvals"
 	"github.com/countersign-mcp/countersign/approvals/action"
@@ -116,7 +119,8 @@ func TestJSONInText(t *testing.T) {
 		{`{"password":"CANARY","n":1}`, `{"password":⟦masked string, 8 bytes⟧,"n":1}`, "/s⟨JSON⟩/password"},
 		{` [ {"token" : 4711 } ]` + "\n", ` [ {"token" : ⟦masked number, 4 bytes⟧ } ]` + "\n", "/s⟨JSON⟩/0/token"},
 		{`{"headers":[{"name":"Authorization","value":"CANARY"}]}`, `{"headers":[{"name":"Authorization","value":⟦masked string, 8 bytes⟧}]}`, "/s⟨JSON⟩/headers/0/value"},
-		{`{"pass\u0077ord":{"x":["CANARY"]}}`, `{"pass\u0077ord":⟦masked object, 16 bytes⟧}`, "/s⟨JSON⟩/password"},
+		{`{"pass\u0077ord":"CANARY"}`, `{"pass\u0077ord":⟦masked string, 8 bytes⟧}`, "/s⟨JSON⟩/password"},
+		{`{"h":[["Cookie","CANARY"],["--pin","CANARY"]]}`[:25] + `]}`, `{"h":[["Cookie",⟦masked string, 8 bytes⟧]]}`, "/s⟨JSON⟩/h/0/1"},
 		{`{"u":"\u0070ostgres:\/\/u:CANARY@h\ud83d\ude00"}`, `{"u":"\u0070ostgres:\/\/⟦masked URL userinfo, 8 bytes⟧@h\ud83d\ude00"}`, "/s⟨JSON⟩/u"},
 		{`{"a":"{\"secret\":\"CANARY\"}"}`, `{"a":"{\"secret\":⟦masked string, 10 bytes⟧}"}`, "/s⟨JSON⟩/a⟨JSON⟩/secret"},
 		{`"{\"secret\":\"CANARY\"}"`, `"{\"secret\":⟦masked string, 10 bytes⟧}"`, "/s⟨JSON⟩⟨JSON⟩/secret"},
@@ -146,7 +150,9 @@ func TestDoubtfulText(t *testing.T) {
 		`{"a":1,"a":"CANARY"}`, `{"Key":"CANARY","key":2}`, `{"a":"\ud800CANARY"}`, `{"password":"CANARY",}`, `{password: 'CANARY'}`, `{'password': 'CANARY'}`,
 		`{"password":"CANARY"} {}`, "{\"password\":\"CANARY\"}\n{\"a\":1}", `{"pass\u0077ord":"CANARY"`, `{"token"="CANARY"}`, strings.Repeat("[", 100) + `{"password":"CANARY"}` + strings.Repeat("]", 100),
 		strings.Repeat("[", 20_000) + `{"password":"CANARY"}` + strings.Repeat("]", 20_000), "{ // note\n password: 'CANARY' }",
-		`curl -d '{"password": "CANARY"}'`, `curl -d "{\"password\": \"CANARY\"}" x`, `x "secret": CANARY, y`, `x {"token":["CANARY"]} y`, `x "password":"CANARY`, `:"api_key" => "CANARY"`,
+		`curl -d '{"password": "CANARY;x"}'`, `curl -d "{\"password\": \"a CANARY\"}" x`, `x "secret": $(CANARY), y`, `x {"token":["CANARY"]} y`, `x "password":"CANARY`, `:"api_key" => "/CANARY"`,
+		`{"password":{"x":["CANARY"]}}`, `{"token":"two CANARY"}`, `{"auth":"https://CANARY"}`, `["--password","a CANARY"]`, `https://x.test/?n%61me=1&r=https%3A%2F%2Fu%3ACANARY%40h`, `&quot;password&quot;: &quot;CANARY&quot;`,
+		"ghp_\u200bCANARY0123456789abcdefghijklmnopqrst", "ｇｈｐ＿CANARY0123456789abcdefghijklmnopqrst", base64.StdEncoding.EncodeToString([]byte(`{"password":"CANARY"}`)),
 		"x -----BEGIN RSA PRIVATE KEY-----\nCANARY", "-----BEGIN X-----\n$(rm -rf /) CANARY\n-----END X-----", "-----BEGIN X-----\nshutdown CANARY now\n-----END X-----",
 		`x https://$(CANARY)@h`, `x https://u:CANARY;reboot@h`, `{"token":"$(CANARY)"}`, "{\"token\":\"`CANARY`\"}", `x postgres:\/\/u:CANARY@h`, `x \u0073k_live_CANARY0123456789`,
 	} {
@@ -194,7 +200,7 @@ func TestUndeclaredMasks(t *testing.T) {
 				missing = append(missing, p)
 			}
 		}
-		want := "masked, and not declared by the tool's schema: " + strings.Join(missing, ", ")
+		want := "masked, and not declared by the tool's schema or the policy: " + strings.Join(missing, ", ")
 		if len(missing) == 0 {
 			want = ""
 		}
@@ -206,15 +212,18 @@ func TestUndeclaredMasks(t *testing.T) {
 
 func TestMixedWordsAreNamed(t *testing.T) {
 	v := view(t, `{"to":"p\u0430ypal and \u0430cme","p\u0430th":{"l":["x","\u03bfk"]},"ru":"\u043a\u043b\u044e\u0447","json":"{\"a\":\"p\u0430y\"}"}`, nil)
-	want := "5 words mix Latin letters with look-alikes of another script: /to, /pаth, /pаth/l/1, /json"
-	if len(v.Warnings) != 1 || v.Warnings[0] != want || !strings.Contains(v.Text, "pаypal and аcme") {
-		t.Errorf("%q %s", v.Warnings, v.Text)
+	want := []string{
+		"5 characters that can't be seen or trusted are shown by code: ⟦U+0430⟧ ⟦U+03BF⟧",
+		"5 words mix Latin letters with look-alikes of another script: /to, /p⟦U+0430⟧th, /p⟦U+0430⟧th/l/1, /json",
+	}
+	if d := cmp.Diff(want, v.Warnings); d != "" || !strings.Contains(v.Text, "p⟦U+0430⟧ypal and ⟦U+0430⟧cme") || !strings.Contains(v.Text, "ключ") {
+		t.Errorf("%s %s", d, v.Text)
 	}
 	var many []string
 	for i := range 9 {
 		many = append(many, fmt.Sprintf(`"k%d":"\u0430a"`, i))
 	}
-	if v := view(t, "{"+strings.Join(many, ",")+"}", nil); len(v.Warnings) != 1 || !strings.HasSuffix(v.Warnings[0], ": /k0, /k1, /k2, /k3, /k4 and 4 more") {
+	if v := view(t, "{"+strings.Join(many, ",")+"}", nil); len(v.Warnings) != 2 || !strings.HasSuffix(v.Warnings[1], ": /k0, /k1, /k2, /k3, /k4 and 4 more") {
 		t.Errorf("%q", v.Warnings)
 	}
 }
@@ -270,7 +279,7 @@ func TestPlanted(t *testing.T) {
 			}
 			got := dump(Render(c, Rules{Title: title}, keyed))
 			bare := strings.NewReplacer(`\`, "", "\n", "").Replace
-			if strings.Contains(bare(got), bare(canary)) || strings.Contains(got, "CANARY") && strings.Contains(canary, "CANARY") || strings.Contains(got, "complete: true") {
+			if strings.Contains(bare(got), bare(canary)) || strings.Contains(got, "CANARY") && strings.Contains(canary, "CANARY") || part == "args" && strings.Contains(got, "complete: true") {
 				t.Fatalf("%s of %s leaks, or is complete without a schema:\n%s", part, obj, got)
 			}
 		}
@@ -309,6 +318,15 @@ func FuzzSecrets(f *testing.F) {
 	})
 }
 
+// falling opens one quotation after the other, none of which the next can end.
+func falling(word string, size int) string {
+	var b strings.Builder
+	for n := 0; b.Len() < size; n++ {
+		b.WriteString(word + strings.Repeat(`\`, n) + `"`)
+	}
+	return b.String()
+}
+
 // hostile texts make a naive search go over the same bytes again and again.
 func hostileTexts(size int) map[string]string {
 	fill := func(s string) string { return strings.Repeat(s, size/len(s)) }
@@ -339,25 +357,68 @@ func hostileTexts(size int) map[string]string {
 		"JSON":         "[" + fill(`{"a":"b"},`) + "1]",
 		"JSON, deep":   "[" + fill(strings.Repeat(`{"a":`, 20)+"1"+strings.Repeat("}", 20)+",") + "1]",
 		"JSON, masked": "[" + fill(`{"token":"b"},`) + "1]",
+		"options":      fill("--token a(-"),
+		"openings":     falling("password ", size),
+		"option heads": fill("-" + "-a"),
+		"headers":      fill("Cookie: a=\"b "),
+		"blocks":       fill("token: |\n"),
+		"block":        "token: |\n" + fill(" \n"),
+		"elements":     fill("<token>"),
+		"open element": "<" + fill("a ") + ">",
+		"pairs":        fill("name: token\nvalue: "),
+		"forms":        fill("form-data; name=\"token\"\n"),
+		"calls":        fill("token=a(a=a(b"),
+		"sentences":    fill("password is "),
+		"shells":       fill("mysql -u curl @ sshpass "),
+		"addresses":    fill(" a:b@"),
+		"percents":     fill("%41%"),
+		"entities":     fill("&#65;&quot;"),
+		"base64":       base64.StdEncoding.EncodeToString([]byte(fill("token is "))),
+		"base64 twice": base64.StdEncoding.EncodeToString([]byte(base64.StdEncoding.EncodeToString([]byte(base64.StdEncoding.EncodeToString([]byte(fill(`%41 \u0041 &#65; é `))))))),
+		"base64 runs":  fill("cGFzc3dvcmQgaXMg "),
+		"odd letters":  fill("\ufdfa\u0430a"),
+		"words apart":  fill("\u0430 "),
+		"one word":     fill("\u0430a"),
+		"marks":        fill("\u0301"),
+		"invisible":    fill("\u200b"),
+		"options list": "[" + fill(`"--token","a",`) + "1]",
+		"PEM lines":    "[" + fill(`"-----BEGIN A-----",`) + "1]",
+		"pair objects": "[" + fill(`{"name":"token","value":"a"},`) + "1]",
+		"rows, deep":   strings.Repeat("[", 30) + fill(`["token","a"],`) + "1" + strings.Repeat("]", 30),
 		"JSON, names":  `{"` + fill("n") + `":[` + fill(`{"token":1},`) + `1]}`,
 	}
 }
 
-// The square of the size would take a minute and more.
+// What a caller chooses must cost what its size costs, not the square of that: the
+// bytes that are read and the memory that is taken, for texts that a naive search
+// would read again and again.
 func TestHostileTexts(t *testing.T) {
-	for name, s := range hostileTexts(128 << 10) {
-		begun := time.Now()
-		for _, args := range []any{map[string]string{"s": s}, map[string]int{s: 1}} {
+	steps := 0
+	onRead = func(n int) { steps += n + 1 }
+	defer func() { onRead = nil }()
+	const size = 32 << 10
+	for name, s := range hostileTexts(size) {
+		for shape, args := range map[string]any{"value": map[string]string{"s": s}, "name": map[string]int{s: 1}, "JSON in text": map[string]string{"s": `{"a":` + string(quote(s)) + `}`}} {
 			raw, err := json.Marshal(args)
 			if err != nil {
 				t.Fatal(err)
 			}
-			Render(action.Call{Tool: "t", Args: raw}, Rules{Title: "{s}"}, keyed)
-		}
-		if took := time.Since(begun); took > 5*time.Second {
-			t.Errorf("%s took %v", name, took)
-		} else {
-			t.Logf("%s: %v", name, took)
+			steps = 0
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, v := Render(action.Call{Tool: "t", Args: raw}, Rules{Title: "{s}"}, keyed)
+			runtime.ReadMemStats(&after)
+			if v.Text == "" {
+				t.Fatal("nothing was drawn")
+			}
+			took := (after.TotalAlloc - before.TotalAlloc) / size
+			t.Logf("%s as %s: %d times its size read, %d taken", name, shape, steps/size, took)
+			if steps > 300*size {
+				t.Errorf("%s as %s: %d times its size was read", name, shape, steps/size)
+			}
+			if took > 1500 {
+				t.Errorf("%s as %s: %d times its size was taken", name, shape, took)
+			}
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/countersign-mcp/countersign/approvals/action"
@@ -23,44 +22,50 @@ const (
 // levels is how often JSON may stand in a string of JSON.
 const levels = 8
 
+// secretLeast is the length of the shortest text with a secret in it: pin=1.
+const secretLeast = 5
+
 // secrets finds what is masked in a text: the values of a text that is itself JSON,
-// by the same rules as outside, and what looks like a secret anywhere. Masks by name
-// in a text that is not JSON are doubtful, since nobody knows who reads it how: a
-// shell takes `"token": "$(x)"` for something else.
+// by the same rules as outside, and what looks like a secret anywhere. A text that
+// another reading has more secrets in, with its escapes taken for what they mean or
+// without what can't be seen, has no parts that are certain.
 func (d *drawing) secrets(s string, level int) ([]span, clarity) {
 	body := strings.Trim(s, " \t\r\n")
-	if len(body) < 8 { // the shortest secret is longer: {"pin":1}
+	if len(body) < secretLeast {
 		return nil, certain
 	}
 	if strings.IndexByte(`{["`, body[0]) >= 0 {
 		raw := []byte(body)
 		switch {
 		case action.Check(raw, action.Limits{Bytes: MaxText}) == nil:
-			if level == levels {
+			if level >= levels {
 				return nil, opaque
 			}
 			return d.parts(s, strings.Index(s, body), level)
 		case json.Valid(raw): // others would read it, and not all in the same way
 			return nil, opaque
-		case likeJSON.MatchString(body) && d.names.spoken(plainEscapes(body)):
+		case likeJSON.MatchString(body) && d.names.named(plainEscapes(body)):
 			return nil, opaque
 		}
 	}
-	found, c := d.loose(s)
-	if plain := plainEscapes(s); len(plain) < len(s) {
-		if more, _ := d.loose(plain); len(more) > len(found) {
+	found, c := d.loose(s, level)
+	for _, other := range readings(s) {
+		if more, _ := d.loose(other, levels); len(more) > len(found) {
 			return nil, opaque
 		}
 	}
 	return found, c
 }
 
-// loose finds the secrets of a text that has no form.
-func (d *drawing) loose(s string) ([]span, clarity) {
+// loose finds the secrets of a text that has no form. At the last level nothing is
+// decoded any more.
+func (d *drawing) loose(s string, level int) ([]span, clarity) {
 	found, doubt := values(s, d.aws)
 	found = d.names.parameters(s, found)
+	found, odd := d.names.spoken(s, found)
 	n := len(found)
-	if found = d.names.members(s, found); doubt || len(found) > n {
+	found = d.encodedTexts(s, level, found)
+	if doubt || odd || len(found) > n {
 		return apart(found), doubtful
 	}
 	return apart(found), certain
@@ -68,110 +73,23 @@ func (d *drawing) loose(s string) ([]span, clarity) {
 
 var (
 	likeJSON = regexp.MustCompile(`^(?:\{\s*["'\\/#]|\{\s*[\pL\pN_.-]+\s*[:=]|\[\s*[{\["'\\/#])`)
-	spokenIn = regexp.MustCompile(`([\pL\pN_.-]+)\\*["']?\s*[:=]`)
-	escaped  = regexp.MustCompile(`\\u00[2-7][0-9a-fA-F]|\\/`)
+	namedIn  = regexp.MustCompile(`([\pL\pN_.-]+)\\*["']?\s*[:=]`)
 )
 
-// plainEscapes writes the JSON escapes of ASCII as what they mean.
-func plainEscapes(s string) string {
-	if !strings.Contains(s, `\u00`) && !strings.Contains(s, `\/`) {
-		return s
-	}
-	return escaped.ReplaceAllStringFunc(s, func(e string) string {
-		if e == `\/` {
-			return "/"
-		}
-		n, _ := strconv.ParseUint(e[2:], 16, 8)
-		return string(rune(n))
-	})
-}
-
-// spoken tells whether a text that only looks like JSON has a member with a
+// named tells whether a text that only looks like JSON has a member with a
 // secret's name.
-func (n names) spoken(s string) bool {
-	for _, m := range spokenIn.FindAllStringSubmatch(s, -1) {
-		if n.secret(m[1], false) {
+func (n names) named(s string) bool {
+	for s != "" {
+		m := namedIn.FindStringSubmatchIndex(s)
+		if m == nil {
+			return false
+		}
+		if n.secret(s[m[2]:m[3]], false) {
 			return true
 		}
+		s = s[m[1]:]
 	}
 	return false
-}
-
-// nameBack is how far before a colon a quoted name may begin, in bytes.
-const nameBack = 96
-
-// members finds the values behind a secret's name in quotes and a colon, as in
-// `curl -d '{"password": "x"}'`.
-func (n names) members(s string, found []span) []span {
-	for i := 0; ; {
-		at := strings.IndexAny(s[i:], ":=")
-		if at < 0 {
-			return found
-		}
-		at += i
-		i = at + 1
-		if s[at] == '=' && !strings.HasPrefix(s[at:], "=>") {
-			continue
-		}
-		name, ok := quotedBefore(s[max(0, at-nameBack):at])
-		if !ok || !n.secret(name, false) {
-			continue
-		}
-		from := run(s, at+1, func(c byte) bool { return c <= ' ' || c == '>' })
-		from, end := valueAt(s, from)
-		if v := s[from:end]; v != "" && v != "true" && v != "false" && v != "null" {
-			found = append(found, span{from: from, to: end, kind: "value"})
-		}
-		i = max(i, end)
-	}
-}
-
-// quotedBefore is the name in quotes that the text ends with.
-func quotedBefore(s string) (string, bool) {
-	s = strings.TrimRight(s, " \t\r\n")
-	if s == "" {
-		return "", false
-	}
-	quote := s[len(s)-1]
-	if quote != '"' && quote != '\'' {
-		return "", false
-	}
-	s = strings.TrimRight(s[:len(s)-1], `\`)
-	open := strings.LastIndexByte(s, quote)
-	if open < 0 {
-		return "", false
-	}
-	name := plainEscapes(s[open+1:])
-	return name, !strings.ContainsFunc(name, unicode.IsControl)
-}
-
-// valueAt is the value that begins at i, without its quotes. One that does not end,
-// or that is an object or array, counts to the end of the text.
-func valueAt(s string, i int) (from, end int) {
-	slashes := run(s, i, func(c byte) bool { return c == '\\' }) - i
-	from = i + slashes
-	if from == len(s) {
-		return i, i
-	}
-	switch quote := s[from]; quote {
-	case '"', '\'':
-		from++
-		back := 0
-		for end = from; end < len(s); end++ {
-			switch {
-			case s[end] == '\\':
-				back++
-				continue
-			case s[end] == quote && (back <= slashes && (slashes > 0 || back == 0)):
-				return from, end - back
-			}
-			back = 0
-		}
-		return from, len(s)
-	case '{', '[':
-		return i, len(s)
-	}
-	return i, run(s, i, func(c byte) bool { return c > ' ' && strings.IndexByte(",}])'\"", c) < 0 })
 }
 
 // parts finds the secrets of a text that is one JSON value, which begins at i.
@@ -216,20 +134,46 @@ func (x *inside) value(i int, at *place) int {
 	case '{':
 		return x.object(i, at)
 	case '[':
-		i = x.blank(i + 1)
-		for n := 0; x.s[i] != ']'; n++ {
-			if x.s[i] == ',' {
-				i = x.blank(i + 1)
-			}
-			i = x.blank(x.value(i, at.item(n)))
-		}
-		return i + 1
+		return x.array(i, at)
 	case '"':
 		end := literal(x.s, i)
 		x.text(i, end, at)
 		return end
 	}
 	return run(x.s, i, func(c byte) bool { return c > ' ' && strings.IndexByte(",]}", c) < 0 })
+}
+
+func (x *inside) array(i int, at *place) int {
+	start := i
+	beside := x.d.names.row(json.RawMessage(x.s[i:skip(x.s, i)]))
+	i = x.blank(i + 1)
+	for n := 0; x.s[i] != ']'; n++ {
+		if x.s[i] == ',' {
+			i = x.blank(i + 1)
+		}
+		if x.state == opaque {
+			return skip(x.s, start)
+		}
+		item := at.item(n)
+		if end := skip(x.s, i); beside.hides(json.RawMessage(x.s[i:end])) {
+			x.hide(i, end, item)
+			i = end
+		} else {
+			i = x.value(i, item)
+		}
+		i = x.blank(i)
+	}
+	return i + 1
+}
+
+// hide masks the value between i and end. No schema speaks of it, and the text may
+// be meant for a shell: what is not one plain word is doubtful.
+func (x *inside) hide(i, end int, at *place) {
+	raw := json.RawMessage(x.s[i:end])
+	if !plainSecret(raw) {
+		x.state = max(x.state, doubtful)
+	}
+	x.add(span{from: i, to: end, kind: action.TypeOf(raw), inner: at.shown(), form: raw})
 }
 
 func (x *inside) object(i int, at *place) int {
@@ -251,10 +195,7 @@ func (x *inside) object(i int, at *place) int {
 			return skip(x.s, start)
 		}
 		if pair && isValue(name) || x.d.hidden(name, raw) {
-			if strings.Contains(x.s[i:end], "$(") || strings.Contains(x.s[i:end], "`") {
-				x.state = max(x.state, doubtful) // the text may be meant for a shell
-			}
-			x.add(span{from: i, to: end, kind: action.TypeOf(raw), inner: below.shown(), form: raw})
+			x.hide(i, end, below)
 		} else {
 			x.value(i, below)
 		}
@@ -331,11 +272,13 @@ func offsets(raw string, size int) func(int) int {
 
 // literal is where the string literal at i ends.
 func literal(s string, i int) int {
+	from := i
 	for i++; s[i] != '"'; i++ {
 		if s[i] == '\\' {
 			i++
 		}
 	}
+	read(i - from)
 	return i + 1
 }
 

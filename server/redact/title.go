@@ -132,16 +132,17 @@ func (l *line) add(piece string) {
 }
 
 func (l *line) text(s string) {
-	for _, r := range s {
+	l.w.begin(s)
+	for i, r := range s {
 		if l.total > l.most {
 			return
 		}
 		if r == '"' || r == '\\' {
-			l.w.marks = 0
+			l.w.marks, l.w.based = 0, false
 			l.add(escapes[r])
 			continue
 		}
-		l.add(l.w.piece(r))
+		l.add(l.w.piece(i, r))
 	}
 }
 

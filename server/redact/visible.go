@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/text/unicode/bidi"
 
@@ -14,7 +15,8 @@ import (
 // Visible returns s on one line with every character that can't be seen, or that
 // changes how others are seen, replaced by its code: controls (line breaks too),
 // format and bidirectional characters, odd spaces, fillers, variation selectors,
-// tags, private use, unassigned, and piles of combining marks. Whoever shows a
+// tags, private use, unassigned, piles of combining marks and marks that strike a
+// letter out or stand on none, and look-alikes of other characters. Whoever shows a
 // stranger's words passes them through here.
 func Visible(s string) string {
 	var w ink
@@ -26,11 +28,12 @@ func Visible(s string) string {
 // scripts need no more.
 const marksInARow = 3
 
-// seen tells whether r is shown as it is. Our own brackets are not: a stranger
-// could write with them what looks like a remark of ours.
+// seen tells whether r is shown as it is. Our own brackets are not, nor those that
+// look like them: a stranger could write with them what looks like a remark of
+// ours.
 func seen(r rune) bool {
 	switch r {
-	case '⟦', '⟧', '⟨', '⟩':
+	case '⟦', '⟧', '⟨', '⟩', '\u301a', '\u301b', '\u2329', '\u232a', '\u3008', '\u3009', '\u276c', '\u276d', '\u29fc', '\u29fd':
 		return false
 	}
 	return !approvals.Invisible(r)
@@ -39,34 +42,54 @@ func seen(r rune) bool {
 // ink writes a stranger's characters and remembers which were shown by code.
 type ink struct {
 	strings.Builder
+	based  bool // a letter or number stands before, which marks can follow
 	marks  int
 	coded  int
 	kinds  []rune // distinct, in order of appearance, up to a few
-	script scripts
-	spaces int  // in a row, so far
-	pads   int  // long runs of spaces
+	mixed  int    // words with letters of two scripts
+	pad    padding
 	turned bool // letters that are written from right to left
+
+	alike []int // places in the text being written that look like others
 }
 
-const (
-	kindsShown = 5
-	padRun     = 20 // spaces in a row that nobody needs to read a text
-)
+const kindsShown = 5
 
-// piece is how one character is shown outside JSON.
-func (w *ink) piece(r rune) string {
-	if unicode.Is(unicode.M, r) {
+// begin makes ready to write the characters of s.
+func (w *ink) begin(s string) {
+	w.marks, w.based, w.alike = 0, false, nil
+	w.pad.end()
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			var mixed int
+			w.alike, mixed = lookalikes(s)
+			slices.Sort(w.alike)
+			w.mixed += mixed
+			return
+		}
+	}
+}
+
+// piece is how the character at i is shown outside JSON.
+func (w *ink) piece(i int, r rune) string {
+	mark := unicode.Is(unicode.M, r)
+	if mark {
 		w.marks++
 	} else {
 		w.marks = 0
 	}
-	w.script.add(r)
 	if c := bidirectional(r); c == bidi.R || c == bidi.AL {
 		w.turned = true
 	}
-	if seen(r) && w.marks <= marksInARow {
+	for len(w.alike) > 0 && w.alike[0] < i {
+		w.alike = w.alike[1:]
+	}
+	alike := len(w.alike) > 0 && w.alike[0] == i
+	if seen(r) && !alike && (!mark || w.based && w.marks <= marksInARow) {
+		w.based = mark || unicode.IsLetter(r) || unicode.IsNumber(r)
 		return string(r)
 	}
+	w.based = false
 	w.coded++
 	if !slices.Contains(w.kinds, r) && len(w.kinds) < kindsShown {
 		w.kinds = append(w.kinds, r)
@@ -74,28 +97,15 @@ func (w *ink) piece(r rune) string {
 	return code(r)
 }
 
-// put writes one character. Most text is ASCII, and it needs no tables.
-func (w *ink) put(r rune) {
-	w.pad(r)
+// put writes the character at i. Most text is ASCII, and it needs no tables.
+func (w *ink) put(i int, r rune) {
+	w.pad.add(r)
 	if ' ' <= r && r < '\x7f' {
-		w.marks = 0
-		w.script.ascii(r)
+		w.marks, w.based = 0, alnum(byte(r))
 		w.WriteByte(byte(r))
 		return
 	}
-	w.WriteString(w.piece(r))
-}
-
-// pad notes a run of spaces that is long enough to push what follows out of
-// sight.
-func (w *ink) pad(r rune) {
-	if r != ' ' {
-		w.spaces = 0
-		return
-	}
-	if w.spaces++; w.spaces == padRun {
-		w.pads++
-	}
+	w.WriteString(w.piece(i, r))
 }
 
 func bidirectional(r rune) bidi.Class {
@@ -106,11 +116,11 @@ func bidirectional(r rune) bidi.Class {
 func code(r rune) string { return fmt.Sprintf("⟦U+%04X⟧", r) }
 
 func (w *ink) text(s string) {
-	w.marks, w.spaces = 0, 0
-	for _, r := range s {
-		w.put(r)
+	w.begin(s)
+	for i, r := range s {
+		w.put(i, r)
 	}
-	w.script.end()
+	w.pad.end()
 }
 
 // quoted writes s as a JSON string that reads as it was meant: the short escapes
@@ -123,17 +133,17 @@ func (w *ink) quoted(s string) {
 
 // escaped is what quoted writes between the quotes.
 func (w *ink) escaped(s string) {
-	w.marks, w.spaces = 0, 0
-	for _, r := range s {
+	w.begin(s)
+	for i, r := range s {
 		if e, ok := escapes[r]; ok {
+			w.pad.add(r)
 			w.WriteString(e)
-			w.marks, w.spaces = 0, 0
-			w.script.end()
+			w.marks, w.based = 0, false
 			continue
 		}
-		w.put(r)
+		w.put(i, r)
 	}
-	w.script.end()
+	w.pad.end()
 }
 
 var escapes = map[rune]string{
@@ -150,9 +160,7 @@ func (w *ink) warnings() []string {
 		out = append(out, fmt.Sprintf("%s shown by code: %s",
 			plural(w.coded, "character that can't be seen or trusted is", "characters that can't be seen or trusted are"), strings.Join(codes, " ")))
 	}
-	if n := w.pads; n > 0 {
-		out = append(out, plural(n, "long run of spaces pushes", "long runs of spaces push")+" what follows out of sight")
-	}
+	out = append(out, w.pad.warnings()...)
 	if w.turned {
 		out = append(out, "some letters are written from right to left, so a line can read in another order than it is sent")
 	}
@@ -164,39 +172,4 @@ func plural(n int, one, many string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
-}
-
-// scripts counts words that mix Latin with a script whose letters look like it.
-type scripts struct {
-	latin, alike bool
-	mixed        int
-}
-
-func (s *scripts) add(r rune) {
-	switch {
-	case unicode.Is(unicode.Latin, r):
-		s.latin = true
-	case unicode.In(r, unicode.Cyrillic, unicode.Greek, unicode.Armenian, unicode.Cherokee, unicode.Coptic):
-		s.alike = true
-	case unicode.IsLetter(r), unicode.IsDigit(r), unicode.Is(unicode.M, r), !seen(r):
-	default:
-		s.end()
-	}
-}
-
-func (s *scripts) ascii(r rune) {
-	switch {
-	case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z':
-		s.latin = true
-	case '0' <= r && r <= '9':
-	default:
-		s.end()
-	}
-}
-
-func (s *scripts) end() {
-	if s.latin && s.alike {
-		s.mixed++
-	}
-	s.latin, s.alike = false, false
 }
