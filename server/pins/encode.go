@@ -16,7 +16,9 @@ const version = "1"
 // Encode writes the file. Equal files have equal bytes, whatever order their
 // upstreams gave things in, and nothing in them is invisible: characters that
 // can't be seen are written as \uXXXX. What Parse reads, Encode writes again.
-func (f *File) Encode() ([]byte, error) {
+func (f *File) Encode() ([]byte, error) { return f.encode(MaxFile) }
+
+func (f *File) encode(most int) ([]byte, error) {
 	servers := members{}
 	for _, name := range f.Names() {
 		s := f.Servers[name]
@@ -33,7 +35,11 @@ func (f *File) Encode() ([]byte, error) {
 	if err := v.Indent(jsontext.WithIndent("  ")); err != nil {
 		return nil, fmt.Errorf("writing the pins: %w", err)
 	}
-	return append(Plain(v), '\n'), nil
+	out := append(Plain(v), '\n')
+	if len(out) > most { // nobody could read it
+		return nil, fmt.Errorf("writing the pins: they are larger than %d KiB", most>>10)
+	}
+	return out, nil
 }
 
 func (s *Server) encode() ([]byte, error) {

@@ -36,7 +36,7 @@ const pinAgain = "; put the file back as it was, or move it away and write it an
 // Parse reads a file of pins. Every error is an *Invalid.
 func Parse(b []byte) (*File, error) {
 	if len(b) > MaxFile {
-		return nil, &Invalid{Line: 1, Reason: fmt.Sprintf("the file is larger than %d MiB", MaxFile>>20)}
+		return nil, &Invalid{Line: 1, Reason: fmt.Sprintf("the file is larger than %d KiB", MaxFile>>10)}
 	}
 	r := &reader{b: b, dec: jsontext.NewDecoder(bytes.NewBuffer(b))}
 	f := &File{Servers: map[string]Server{}}

@@ -2,6 +2,7 @@ package pins_test
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -150,5 +151,38 @@ func TestParseRefuses(t *testing.T) {
 	}
 	if _, err := pins.Parse([]byte(good)); err != nil {
 		t.Errorf("unchanged: %v", err)
+	}
+}
+
+// What is written can be read, however much an upstream has to say.
+func TestTooLargeIsNotWritten(t *testing.T) {
+	s := desk(t, `{"name":"look","description":"`+strings.Repeat("x", 2<<10)+`"}`)
+	file := &pins.File{Servers: map[string]pins.Server{"desk": s}}
+	if _, err := file.EncodeWithin(4 << 10); err != nil {
+		t.Error(err)
+	}
+	if _, err := file.EncodeWithin(2 << 10); err == nil || !strings.Contains(err.Error(), "larger than 2 KiB") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := pins.Parse(make([]byte, pins.MaxFile+1)); err == nil || !strings.Contains(err.Error(), "larger than 65536 KiB") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestLoad(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := pins.Load(filepath.Join(dir, "none.json")); !errors.Is(err, pins.ErrNoFile) {
+		t.Errorf("no file: got %v", err)
+	}
+	path := filepath.Join(dir, "pins.json")
+	if err := os.WriteFile(path, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var bad *pins.Invalid
+	if _, err := pins.Load(path); !errors.As(err, &bad) || !strings.HasPrefix(err.Error(), path+": line 1: ") {
+		t.Errorf("a bad file: got %v", err)
+	}
+	if _, err := pins.Load(dir); err == nil || errors.Is(err, pins.ErrNoFile) {
+		t.Errorf("a directory: got %v", err)
 	}
 }
