@@ -47,6 +47,7 @@ const (
 	LinkHash Purpose = "link"     // the stored form of a link's token
 	PinSeal  Purpose = "pin"      // sealed: what a tool was pinned to
 	Captures Purpose = "captures" // sealed: what a ticketing system answered
+	Labels   Purpose = "labels"   // sealed: what a session carries; also the names under which it is kept
 )
 
 // Size is the length of a key in bytes.

@@ -159,7 +159,7 @@ func TestMAC(t *testing.T) {
 // another.
 func TestPurposesDiffer(t *testing.T) {
 	r := ring(t, NewSecret())
-	all := []Purpose{Index, Bound, Shown, Value, VoteMAC, Button, Page, Call, ViewSeal, Record, Comment, Result, Args, State, LinkHash, Captures}
+	all := []Purpose{Index, Bound, Shown, Value, VoteMAC, Button, Page, Call, ViewSeal, Record, Comment, Result, Args, State, LinkHash, Captures, Labels}
 	macs, tokens := map[string]Purpose{}, map[string]Purpose{}
 	for _, p := range all {
 		m, tok := r.MAC(p, []byte("x")), r.Token(p, "x")

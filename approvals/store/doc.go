@@ -75,6 +75,7 @@
 //	{ns}:pn:NAME  hash    what an upstream's tools were pinned to at run time, sealed
 //	{ns}:gen      hash    the newest policy: number, digest, when
 //	{ns}:gn:NONCE string  a policy that was published
+//	{ns}:lb:MAC   hash    what a session carries: keyed name → sealed label
 //	{ns}:ob       stream  outbox: ids to look at again
 //	{ns}:ev       stream  events, numbered from 1 without gaps
 //	{ns}:evn      string  number of the last event

@@ -18,6 +18,7 @@ func (k keyspace) refused(id string) string  { return string(k) + "rn:" + id }
 func (k keyspace) teller(id string) string   { return string(k) + "nl:" + id }
 func (k keyspace) link(mac string) string    { return string(k) + "l:" + mac }
 func (k keyspace) head(nonce string) string  { return string(k) + "hd:" + nonce }
+func (k keyspace) labels(mac string) string  { return string(k) + "lb:" + mac }
 
 func (k keyspace) published(nonce string) string { return string(k) + "gn:" + nonce }
 

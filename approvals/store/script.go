@@ -13,7 +13,7 @@ var sources embed.FS
 
 // scripts holds every transition, ready to be sent.
 type scripts struct {
-	park, decide, refuse, claim, renew, finish, end, resolve, tick, mark, adopt, lease, due, postpone, head, read, clock, prune, pin, publish *script
+	park, decide, refuse, claim, renew, finish, end, resolve, tick, mark, adopt, lease, due, postpone, head, read, clock, prune, pin, publish, labels *script
 }
 
 // script is sent by its hash, and by its text when the server does not know it:
@@ -44,6 +44,7 @@ func loadScripts(embedded bool) *scripts {
 		end: load("end", allowOOM), resolve: load("resolve", allowOOM), tick: load("tick", allowOOM),
 		mark: load("mark", ""), adopt: load("adopt", ""), lease: load("lease", ""), due: load("due", ""), postpone: load("postpone", allowOOM), head: load("head", ""),
 		read: load("read", ""), clock: load("clock", ""), prune: load("prune", allowOOM), pin: load("pin", allowOOM), publish: load("publish", allowOOM),
+		labels: load("labels", ""),
 	}
 }
 
