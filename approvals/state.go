@@ -51,6 +51,7 @@ const (
 	CauseTool          = "tool_changed"   // void
 	CauseForged        = "forged"         // void: the stored votes don't verify
 	CauseActor         = "actor_changed"  // void: the actor may no longer call this
+	CauseLabels        = "labels_changed" // void: more is known of where the call's values come from
 	CauseNeverStarted  = "never_started"  // not_run: the owner died before it wrote exec_start
 	CauseUnclearClaim  = "unclear_claim"  // not_run: the store gave no clear reply to the claim, so nothing was started
 	CauseOverslept     = "overslept"      // not_run: the owner slept past its lease before forwarding

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -273,10 +274,10 @@ func request(who caller, f action.Frame, p parts) gate.Request {
 		args = json.RawMessage("{}")
 	}
 	return gate.Request{
-		Front: who.front, Name: f.Name, Client: who.client,
+		Front: who.front, Name: f.Name, Client: who.client, Provenance: p.claim,
 		Call: action.Call{
 			Args: args, Meta: p.meta, Extra: p.extra, Actor: who.actor,
-			Session: who.session, Workflow: p.workflow, IdemKey: p.idemKey,
+			Session: cmp.Or(who.session, p.session), Workflow: p.workflow, IdemKey: p.idemKey,
 			Version: who.version, RequestID: f.ID,
 		},
 	}

@@ -15,6 +15,8 @@ const (
 	ownPrefix    = "countersign/"
 	metaIdemKey  = "countersign/idempotency-key"
 	metaWorkflow = "countersign/workflow"
+	metaSession  = "countersign/session"
+	metaClaim    = "countersign/provenance"
 	ownMax       = 256 // bytes of one of their values
 )
 
@@ -26,6 +28,8 @@ type parts struct {
 	token    json.RawMessage // progressToken as sent; nil when none
 	idemKey  string
 	workflow string
+	session  string          // the client's own name for what belongs together
+	claim    json.RawMessage // of provenance, as sent; the gate reads it
 }
 
 // split takes a request's params apart. What it hands on keeps its bytes.
@@ -73,6 +77,11 @@ func (p *parts) own(name string, raw json.RawMessage) *gate.Error {
 		to = &p.idemKey
 	case metaWorkflow:
 		to = &p.workflow
+	case metaSession:
+		to = &p.session
+	case metaClaim:
+		p.claim = raw
+		return nil
 	default:
 		return nil
 	}

@@ -86,6 +86,8 @@ func void(cause string) string {
 		return " because the policy changed"
 	case approvals.CauseTool:
 		return " because the tool changed"
+	case approvals.CauseLabels:
+		return " because more is known now of where its values come from"
 	case approvals.CauseForged:
 		return " because its stored votes do not verify"
 	case approvals.CauseActor:

@@ -142,6 +142,7 @@ func (r *Record) upTo(o *object) {
 	o.count("event_seq", r.EventSeq)
 	o.text("file", r.File)
 	o.text("head", r.HeadHash)
+	o.texts("labels", r.Labels)
 	o.text("manifest_digest", r.ManifestDigest)
 	if r.Observe != nil {
 		o.key("observe")

@@ -68,6 +68,14 @@ func (r *Record) check() error {
 	if err := r.checkObserved(); err != nil {
 		return err
 	}
+	if len(r.Labels) > maxItems {
+		return &Invalid{"labels", "has too many entries"}
+	}
+	for _, l := range r.Labels {
+		if err := word("labels", l); err != nil {
+			return err
+		}
+	}
 	if r.Approval != nil {
 		return r.Approval.check()
 	}

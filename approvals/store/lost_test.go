@@ -121,7 +121,7 @@ func lostOps() map[string]op {
 		"IsAlive": {parked, func(t *testing.T, s *scene) error { return err2(s.p.NotifierAlive(t.Context())) }, []string{"requested"}, approvals.Pending},
 		"NewLink": {parked, func(t *testing.T, s *scene) error { return err2(s.p.NewLink(t.Context(), s.id, "ben", time.Hour)) }, []string{"requested"}, approvals.Pending},
 		"Head":    {noPrep, func(t *testing.T, s *scene) error { return s.p.Head(t.Context(), s.r.Nonce, "file 3 abc") }, []string{"head"}, ""},
-		"Labels": {noPrep, func(t *testing.T, s *scene) error { return err2(s.p.Labels(t.Context(), "ana@acme.test", s.id)) }, nil, ""},
+		"Labels":  {noPrep, func(t *testing.T, s *scene) error { return err2(s.p.Labels(t.Context(), "ana@acme.test", s.id)) }, nil, ""},
 		"AddLabels": {noPrep, func(t *testing.T, s *scene) error {
 			got, err := s.p.AddLabels(t.Context(), "ana@acme.test", s.id, []string{"session:retrieved"})
 			if err == nil && len(got) != 1 {

@@ -24,12 +24,13 @@ var arrows = map[string][]string{
 	"approvals/ledger": {},
 	"approvals/store":  {"approvals", "approvals/action", "approvals/keys", "approvals/fault", "redis"},
 
-	"server/policy":   {"approvals", "approvals/action"},
-	"server/pins":     {"approvals", "approvals/action", "server/redact", "jsontext"},
-	"server/redact":   {"approvals", "approvals/action", "jsontext"},
-	"server/upstream": {"approvals/action", "approvals/fault", "sdk"},
+	"server/policy":     {"approvals", "approvals/action"},
+	"server/pins":       {"approvals", "approvals/action", "server/redact", "jsontext"},
+	"server/redact":     {"approvals", "approvals/action", "jsontext"},
+	"server/provenance": {"approvals", "approvals/action"},
+	"server/upstream":   {"approvals/action", "approvals/fault", "sdk"},
 	"server/gate": {
-		"server/pins", "server/policy", "server/redact", "server/upstream",
+		"server/pins", "server/policy", "server/provenance", "server/redact", "server/upstream",
 		"approvals", "approvals/action", "approvals/ledger", "approvals/keys", "approvals/fault",
 	},
 	"server": {"server/gate", "approvals", "approvals/action", "approvals/keys", "sdk"},

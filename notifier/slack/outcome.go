@@ -137,6 +137,8 @@ func because(cause string) string {
 		return ": the policy changed"
 	case approvals.CauseTool:
 		return ": the tool's definition changed"
+	case approvals.CauseLabels:
+		return ": more is known now of where its values come from"
 	case approvals.CauseForged:
 		return ": a stored vote does not verify"
 	case approvals.CauseActor:

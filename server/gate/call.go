@@ -8,9 +8,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/countersign-mcp/countersign/approvals"
 	"github.com/countersign-mcp/countersign/approvals/action"
+	"github.com/countersign-mcp/countersign/approvals/fault"
 	"github.com/countersign-mcp/countersign/server/pins"
 	"github.com/countersign-mcp/countersign/server/policy"
+	"github.com/countersign-mcp/countersign/server/provenance"
 	"github.com/countersign-mcp/countersign/server/upstream"
 )
 
@@ -23,6 +26,12 @@ type call struct {
 	c      action.Call
 	begun  time.Time
 	judged int // how often it was begun again, since the policy changed
+
+	claimed  map[string][]string // the client's labels, as far as they count
+	evidence []string
+	labels   map[string][]string // claimed, and what the session carries
+	also     bool                // it waits for an approval that a twin of it parked
+	heard    []string            // what the session carries because of a result of this call
 
 	verdict policy.Verdict
 	// observed: the verdict asks for people, and the call runs without them.
@@ -56,6 +65,9 @@ func (k *call) answer(ctx context.Context) Answer {
 	g, r := k.g, k.req
 	if !k.st.admits(r.Call.Actor) {
 		return k.refuse(ctx, refusal{code: codeParams, reason: "token_changed", message: sayTokenChanged})
+	}
+	if no := k.believe(); no != nil {
+		return k.refuse(ctx, *no)
 	}
 	if r.Name == CollectTool && !g.set.NoCollect {
 		return k.collect(ctx)
@@ -93,6 +105,7 @@ func (k *call) judge(ctx context.Context) *refusal {
 		return ptr(noSuchTool("unknown_tool"))
 	}
 	k.c.Server, k.c.Tool = server, tool
+	k.labels = provenance.Union(k.claimed, k.g.carries(ctx, k.st, k.c))
 	k.verdict = k.g.gates.call(k.st, k.facts())
 	if !k.g.gates.list(k.st, server, tool) {
 		return ptr(noSuchTool("not_shown"))
@@ -158,13 +171,17 @@ func (k *call) runAllowed(ctx context.Context) Answer {
 	if err := k.g.write(ctx, k.allowed(), k.start()); err != nil {
 		return k.noLedger(err)
 	}
+	k.labels = provenance.Union(k.labels, k.g.carries(ctx, k.st, k.c))
 	f := k.facts()
 	f.Call.Actor = k.req.Call.Actor
 	p, err := k.g.leaveFor(f, grounds{observed: k.observed}, time.Time{})
 	if err != nil {
-		k.g.writeLate(k.result(outcome{status: statusNotRun, errorType: "policy_changed"}))
-		return refusal{code: codeParams, reason: "policy_denied", message: sayChanged}.answer()
+		return k.stopped()
 	}
+	if gives := k.st.given(k.c.Server, k.c.Tool, k.claimed); !k.g.sure(k.labels[""], gives) {
+		k.g.taint(ctx, k.c, gives)
+	}
+	fault.Point("labels.after")
 	run, letGo := k.g.untilLeft(ctx)
 	defer letGo()
 	run, cancel := context.WithTimeout(run, k.g.set.ExecTimeout)
@@ -175,6 +192,19 @@ func (k *call) runAllowed(ctx context.Context) Answer {
 		return unknownAnswer(sayLedgerLost)
 	}
 	return out.answer()
+}
+
+// stopped ends an allowed call that the last check does not let pass.
+func (k *call) stopped() Answer {
+	no := refusal{code: codeParams, reason: "policy_denied", message: sayChanged}
+	why := approvals.CausePolicy
+	if k.g.state.Load() == k.st {
+		no.message, why = sayGrown, approvals.CauseLabels
+	}
+	if err := k.g.writeLate(k.result(outcome{status: statusNotRun, errorType: why})); err != nil {
+		return k.noLedger(err)
+	}
+	return no.answer()
 }
 
 // noLedger refuses because nothing may run unrecorded.

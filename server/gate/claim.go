@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -13,13 +14,15 @@ import (
 	"github.com/countersign-mcp/countersign/approvals/keys"
 	"github.com/countersign-mcp/countersign/approvals/ledger"
 	"github.com/countersign-mcp/countersign/server/policy"
+	"github.com/countersign-mcp/countersign/server/provenance"
 )
 
 // claimed is an approved call that was found fit to run, and, once the claim is
 // won, the grant to run it.
 type claimed struct {
 	parked approvals.Parked
-	policy *policy.Set // by which it was found fit
+	labels map[string][]string // known by now, beside those that it was parked with
+	policy *policy.Set         // by which it was found fit
 	up     Upstream
 	gen    uint64 // of the upstream when its list was read
 	grant  approvals.Grant
@@ -36,7 +39,9 @@ func (s *stuck) Error() string { return s.words }
 
 // fit loads an approved call and looks whether everything still is as it was
 // when people agreed to it. What does not fit is ended as void.
-func (g *Gate) fit(ctx context.Context, id string, who action.Actor) (*claimed, error) {
+//
+// also are labels that whoever comes for it has of the same call.
+func (g *Gate) fit(ctx context.Context, id string, who action.Actor, also map[string][]string) (*claimed, error) {
 	st := g.state.Load()
 	var p approvals.Parked
 	err := g.insist(ctx, func(ctx context.Context) (err error) {
@@ -53,7 +58,8 @@ func (g *Gate) fit(ctx context.Context, id string, who action.Actor) (*claimed, 
 	case p.State != approvals.Approved:
 		return nil, errSettled
 	}
-	if cause, err := g.misfit(st, p, who); cause != "" {
+	labels := provenance.Union(also, g.carries(ctx, st, p.Envelope.Call))
+	if cause, err := g.misfit(st, p, who, labels); cause != "" {
 		return nil, g.void(ctx, st.Policy, p, cause, err)
 	} else if err != nil {
 		return nil, err
@@ -76,12 +82,12 @@ func (g *Gate) fit(ctx context.Context, id string, who action.Actor) (*claimed, 
 		// an old record back.
 		return nil, g.void(ctx, st.Policy, p, string(approvals.AlreadyUsed), nil)
 	}
-	return &claimed{parked: p, policy: st.Policy, up: up, gen: cat.gen}, nil
+	return &claimed{parked: p, policy: st.Policy, up: up, gen: cat.gen, labels: labels}, nil
 }
 
 // misfit compares an approved call with what holds now. A cause means that it
 // may not run; the error says more, for the log.
-func (g *Gate) misfit(st *State, p approvals.Parked, who action.Actor) (cause string, err error) {
+func (g *Gate) misfit(st *State, p approvals.Parked, who action.Actor, labels map[string][]string) (cause string, err error) {
 	e := &p.Envelope
 	d := e.Digest()
 	if !g.ring.Verify(keys.Bound, p.Bound, d.Bytes()) || e.OperationID != p.ID || e.Call.Actor.ID != who.ID {
@@ -97,14 +103,14 @@ func (g *Gate) misfit(st *State, p approvals.Parked, who action.Actor) (cause st
 	if !g.gates.list(st, c.Server, c.Tool) {
 		return approvals.CausePolicy, nil
 	}
-	if cause, err := g.still(st, c, p, approvals.CausePolicy); cause != "" || err != nil {
+	if cause, err := g.still(st, c, p, labels, approvals.CausePolicy); cause != "" || err != nil {
 		return cause, err
 	}
 	if st.Gone[who.ID] {
 		return approvals.CauseActor, errors.New("who asked may not call any more")
 	}
 	for _, face := range st.faces(who) {
-		if cause, err = g.stillWho(st, c, p, face); cause == "" {
+		if cause, err = g.stillWho(st, c, p, labels, face); cause == "" {
 			return cause, err
 		}
 	}
@@ -112,10 +118,10 @@ func (g *Gate) misfit(st *State, p approvals.Parked, who action.Actor) (cause st
 }
 
 // stillWho judges an approved call as the actor is now.
-func (g *Gate) stillWho(st *State, c action.Call, p approvals.Parked, who action.Actor) (string, error) {
+func (g *Gate) stillWho(st *State, c action.Call, p approvals.Parked, labels map[string][]string, who action.Actor) (string, error) {
 	c.Actor = who
 	c.Actor.Roles = st.roles(who)
-	if cause, err := g.still(st, c, p, approvals.CauseActor); cause != "" || err != nil {
+	if cause, err := g.still(st, c, p, labels, approvals.CauseActor); cause != "" || err != nil {
 		return cause, err
 	}
 	if approvedBy(p, st.people(who)) {
@@ -125,15 +131,27 @@ func (g *Gate) stillWho(st *State, c action.Call, p approvals.Parked, who action
 }
 
 // still judges an approved call again: it has to ask the same people as before,
-// or it ends with the cause. A judgement that ran out of time says nothing of the
+// or it ends with the cause. It is judged by the labels that it was parked with,
+// and by all that are known now: so those that came since can stop it, and never
+// lift what was asked for. A judgement that ran out of time says nothing of the
 // call; it is tried again.
-func (g *Gate) still(st *State, c action.Call, p approvals.Parked, cause string) (string, error) {
-	v := g.gates.call(st, factsOf(c, p.Envelope))
-	switch {
-	case v.Hurried:
-		return "", &stuck{sayStuckBusy}
-	case v.Effect != policy.Review || !sameRoutes(v.Routes, p.Requirements):
-		return cause, nil
+func (g *Gate) still(st *State, c action.Call, p approvals.Parked, labels map[string][]string, cause string) (string, error) {
+	then := factsOf(c, p.Envelope)
+	now := grown(then, labels)
+	tries := []struct {
+		facts policy.Facts
+		cause string
+	}{{then, cause}, {now, approvals.CauseLabels}}
+	if maps.EqualFunc(then.Labels, now.Labels, slices.Equal[[]string]) {
+		tries = tries[:1]
+	}
+	for _, try := range tries {
+		switch v := g.gates.call(st, try.facts); {
+		case v.Hurried:
+			return "", &stuck{sayStuckBusy}
+		case v.Effect != policy.Review || !sameRoutes(v.Routes, p.Requirements):
+			return try.cause, nil
+		}
 	}
 	return "", nil
 }
@@ -303,10 +321,15 @@ func (g *Gate) leaveToRun(ctx context.Context, c *claimed) (permit, outcome) {
 		}
 		c.gen = cat.gen
 	}
-	p, err := g.leaveFor(factsOf(call, c.parked.Envelope), grounds{won: c}, before)
+	then := factsOf(call, c.parked.Envelope)
+	p, err := g.leaveFor(grown(then, c.labels), grounds{won: c}, before)
 	if err != nil {
 		g.log.Warn("an approved call was stopped by the last check", "approval", c.parked.ID, "error", err)
-		return permit{}, notRun(approvals.CausePolicy)
+		cause := approvals.CausePolicy
+		if _, err := g.leaveFor(then, grounds{won: c}, before); err == nil {
+			cause = approvals.CauseLabels
+		}
+		return permit{}, notRun(cause)
 	}
 	if now := time.Now(); !now.Before(before) || !now.Round(0).Before(before.Round(0)) {
 		return permit{}, notRun(approvals.CauseOverslept)

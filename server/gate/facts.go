@@ -6,7 +6,9 @@ import (
 )
 
 // facts are what this call is judged by.
-func (k *call) facts() policy.Facts { return policy.Facts{Call: k.c} }
+func (k *call) facts() policy.Facts {
+	return policy.Facts{Call: k.c, Labels: k.labels, Evidence: k.evidence}
+}
 
 // factsOf are what an approved call is judged by again: what was known of it when
 // it was parked, and by whom it is called now.

@@ -19,6 +19,7 @@ import (
 	"github.com/countersign-mcp/countersign/approvals/keys"
 	"github.com/countersign-mcp/countersign/approvals/ledger"
 	"github.com/countersign-mcp/countersign/server/policy"
+	"github.com/countersign-mcp/countersign/server/provenance"
 	"github.com/countersign-mcp/countersign/server/upstream"
 )
 
@@ -38,6 +39,7 @@ type Store interface {
 	Void(ctx context.Context, id, cause string, policy action.Digest) (approvals.Ticket, error)
 	Claims(ctx context.Context, owner string) ([]approvals.Grant, error)
 	NotifierAlive(ctx context.Context) (bool, error)
+	provenance.Store
 }
 
 // Ledger is what the gate needs of this process's own ledger.
@@ -117,8 +119,10 @@ type Gate struct {
 	onBehind func()
 	gates    gates
 	lists    singleflight.Group
-	listings sync.Map // Upstream → *catalogue, the last one
-	settled  sync.Map // approval id → true: its dead owner's ledger says that nobody can know
+	sessions *provenance.Sessions
+	flushing atomic.Bool // labels are being written later
+	listings sync.Map    // Upstream → *catalogue, the last one
+	settled  sync.Map    // approval id → true: its dead owner's ledger says that nobody can know
 	// approval id → how its claim is to be settled: on the ledger, and not yet in the store
 	recovered sync.Map
 
@@ -148,7 +152,7 @@ func New(c Config) (*Gate, error) {
 	s.Caps.Total = cmp.Or(s.Caps.Total, approvals.DefaultCaps.Total)
 	g := &Gate{
 		store: c.Store, ledger: c.Ledger, ring: c.Ring, log: c.Log, set: s, adopt: c.Adopt, now: c.Now, onBehind: c.Behind,
-		gates: theGates(), runs: map[string]*run{}, desks: map[string]*desk{},
+		gates: theGates(), sessions: provenance.NewSessions(c.Store, c.Log), runs: map[string]*run{}, desks: map[string]*desk{},
 	}
 	if g.now == nil {
 		g.now = time.Now
@@ -237,6 +241,7 @@ func (g *Gate) Close(ctx context.Context) error {
 		err = context.Cause(ctx)
 	}
 	g.stop()
+	g.flushLast(ctx)
 	if err != nil {
 		select {
 		case <-done:

@@ -152,7 +152,7 @@ func (k *call) watch(wait context.Context, t approvals.Ticket) (Answer, approval
 			if approvedSeen++; approvedSeen > 3 {
 				return k.pending(wait, t, &stuck{sayStuckStore}), t
 			}
-			if r = k.g.join(t.ID, k.req.Call.Actor); r == nil {
+			if r = k.g.join(t.ID, k.req.Call.Actor, k.ofTwin()); r == nil {
 				return k.pending(wait, t, &stuck{sayStopping}), t
 			}
 		case approvals.Executing:
@@ -172,6 +172,7 @@ func (k *call) watch(wait context.Context, t approvals.Ticket) (Answer, approval
 		switch {
 		case r.ending != nil:
 			k.g.forget(t.ID)
+			k.hearRun(wait, r)
 			return k.take(r, t), t
 		case r.stuck != nil:
 			return k.pending(wait, t, r.stuck), t
@@ -197,10 +198,12 @@ func (k *call) join(wait context.Context, r *run) bool {
 		select {
 		case <-r.done:
 			for len(news) > 0 { // what came before the end is told before it
+				k.hearRun(wait, r)
 				k.tell(Update{Progress: <-news})
 			}
 			return true
 		case params := <-news:
+			k.hearRun(wait, r)
 			k.tell(Update{Progress: params})
 		case <-wait.Done():
 			return false
@@ -278,6 +281,7 @@ func (k *call) over(ctx context.Context, t approvals.Ticket) Answer {
 		}
 		return k.g.ends(t)
 	}
+	k.hearKept(ctx, p)
 	if p.Result.Error != nil {
 		return marked(Answer{Error: kept(p.Result.Error)}, t, p.Result.At)
 	}

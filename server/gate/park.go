@@ -47,6 +47,7 @@ func (k *call) review(ctx context.Context) Answer {
 			return k.noLedger(err)
 		}
 	}
+	k.also = !fresh // what is known of this call holds for the parked one too
 	return k.hold(ctx, t)
 }
 
@@ -145,6 +146,7 @@ func (k *call) parking(who people) approvals.Park {
 		V: action.EnvelopeVersion, OperationID: k.op, Call: k.c, Tier: k.verdict.Tier,
 		ServerID: up.Identity(), ServerName: strings.TrimSpace(info.Name + " " + info.Version),
 		Manifest: k.cat.manifest, ToolDef: k.tool.Digest, Policy: k.verdict.Policy,
+		Provenance: k.labels, Evidence: k.evidence,
 	}
 	p := approvals.Park{
 		Nonce: k.op, Requester: who.requester, Caps: k.st.Policy.Caps(k.g.set.Caps), Closing: k.st.Policy.Closing(),

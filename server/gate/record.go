@@ -8,6 +8,7 @@ import (
 	"github.com/countersign-mcp/countersign/approvals/action"
 	"github.com/countersign-mcp/countersign/approvals/keys"
 	"github.com/countersign-mcp/countersign/approvals/ledger"
+	"github.com/countersign-mcp/countersign/server/provenance"
 )
 
 // ledgerTimeout bounds one append. A disk that takes longer is as good as none.
@@ -61,6 +62,7 @@ func (k *call) decision(outcome, reason string) ledger.Record {
 		r.ManifestDigest, r.ToolDigest = k.cat.manifest.Hex(), k.tool.Digest.Hex()
 	}
 	r.ArgsDigest = k.g.argsDigest(k.c)
+	r.Labels = provenance.Names(k.labels)
 	return r
 }
 

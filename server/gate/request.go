@@ -14,6 +14,8 @@ type Request struct {
 	// Call is complete but for Server and Tool, which the gate fills.
 	Call   action.Call
 	Client string // clientInfo.name; may be empty
+	// Provenance is the client's claim as sent; nil when it makes none.
+	Provenance json.RawMessage
 	// Tell may be nil. It is called from one goroutine at a time and never after
 	// Call has returned.
 	Tell func(Update)

@@ -20,6 +20,12 @@ const maxKept = 1 << 20
 type run struct {
 	done  chan struct{}
 	notes notes // the upstream's progress
+	// also are labels that a caller has of the call, beside those it was parked
+	// with.
+	also map[string][]string
+	// gives is what a session carries that gets anything of this run; it is set
+	// before the call is forwarded.
+	gives atomic.Pointer[[]string]
 
 	// Set before done is closed. With neither, the record says what happened.
 	*ending
@@ -37,7 +43,7 @@ type ending struct {
 
 // join returns the run of an approval in this process, starting one when there
 // is none; nil when the gate is closing.
-func (g *Gate) join(id string, who action.Actor) *run {
+func (g *Gate) join(id string, who action.Actor, also map[string][]string) *run {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if r := g.runs[id]; r != nil {
@@ -46,7 +52,7 @@ func (g *Gate) join(id string, who action.Actor) *run {
 	if g.closing {
 		return nil
 	}
-	r := &run{done: make(chan struct{})}
+	r := &run{done: make(chan struct{}), also: also}
 	g.runs[id] = r
 	g.work.Add(1)
 	go func() {
@@ -71,7 +77,7 @@ func (g *Gate) running(id string) *run {
 // runs at most once, and only as it was approved; see doc.go.
 func (g *Gate) try(r *run, id string, who action.Actor) {
 	for range 5 {
-		c, err := g.fit(g.life, id, who)
+		c, err := g.fit(g.life, id, who, r.also)
 		if err == nil {
 			err = g.claim(g.life, c)
 		}
@@ -95,6 +101,8 @@ func (g *Gate) execute(c *claimed, r *run) *ending {
 		g.log.Error("exec_start could not be written; the call is not run", "approval", c.parked.ID, "error", err)
 		return g.finish(c, outcome{status: statusNotRun, errorType: approvals.CauseLedger})
 	}
+	g.label(c, r)
+	fault.Point("labels.after")
 	p, out := g.leaveToRun(g.life, c)
 	if out.status == "" {
 		out = g.send(c, p, r)
@@ -208,7 +216,7 @@ func (g *Gate) RunApproved(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	r := g.join(id, p.Envelope.Call.Actor)
+	r := g.join(id, p.Envelope.Call.Actor, nil)
 	if r == nil {
 		return errors.New("the gate is closing")
 	}

@@ -17,6 +17,7 @@ const (
 	sayDenied     = "The policy denies this call. Nothing was run."
 	sayDeniedFor  = "The policy denies this call (%s). Nothing was run."
 	sayChanged    = "The policy changed while the call was on its way, and does not allow it now. Nothing was run."
+	sayGrown      = "More is known by now of where the values of this call come from, and the policy does not let it pass as it is. Nothing was run; the call may be made again, and is judged anew then."
 	sayStopping   = "The gate is being stopped. Nothing was run; try again later."
 	sayNoLedger   = "The call can't be recorded, so it was not run. Someone has to repair the gate's ledger."
 	sayNoUpstream = "The server behind this tool can't be reached. Nothing was run; try again later."
@@ -97,6 +98,11 @@ func sayWaits(t approvals.Ticket, why *stuck, collect bool, collects int) string
 	return strings.Join(s, " ")
 }
 
+// sayBadClaim says what is wrong with a claim, and how one is written.
+func sayBadClaim(err error) string {
+	return "Refused: " + err.Error() + `. Write it as {"v":1,"labels":{"/argument":["retrieved"]}}, or leave it out. Nothing was run.`
+}
+
 // sayDelivery says whom the question has reached.
 func sayDelivery(t approvals.Ticket) string {
 	told, failed := map[string]bool{}, map[string]approvals.Trouble{}
@@ -169,6 +175,8 @@ func sayVoid(cause string) string {
 		return "the tool's definition changed after people agreed."
 	case approvals.CauseActor:
 		return "the caller's roles or people changed after people agreed."
+	case approvals.CauseLabels:
+		return "more is known by now of where its values come from, and the policy asks for more than people agreed to."
 	case approvals.CauseForged:
 		return "what is stored of the approval does not verify."
 	case string(approvals.AlreadyUsed):

@@ -36,6 +36,7 @@ type condition struct {
 	free    cel.Program // for small calls; nil unless its cost can't reach the limit for one
 	loops   bool        // only a loop looks at the clock
 	never   bool        // it is false, whatever the call
+	labels  bool        // it asks where values come from
 	softens []string    // fields x of has(…x) && …
 }
 
@@ -153,6 +154,7 @@ func (c *condition) inspect(checked *ast.AST) []fault {
 			c.loops = true
 		case ast.CallKind:
 			call := e.AsCall()
+			c.labels = c.labels || call.FunctionName() == labelsFunction
 			if p, bad := badPointer(call); bad {
 				at := checked.SourceInfo().GetStartLocation(e.ID())
 				faults = append(faults, fault{max(at.Line(), 1), at.Column() + 1, fmt.Sprintf("%q is not a JSON pointer such as /to/0", p)})

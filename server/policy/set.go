@@ -31,6 +31,7 @@ type Set struct {
 	routes  map[string]approvals.Route
 	roles   map[string][]string // role → actors and groups
 	keys    []string            // redact.keys
+	trusted []string            // actors whose word on provenance counts
 	warns   []string
 
 	observed Observation
@@ -45,6 +46,7 @@ type entry struct {
 	title   string
 	mask    []string
 	args    []argRule
+	gives   []string // labels of what it returns
 	line    int
 	said    Reason  // what the entry itself says of a call
 	seen    ref.Val // the tier, for conditions

@@ -24,26 +24,28 @@ func (l *loader) version2(root *yaml.Node) *Set {
 	routes := &routeTable{byName: s.routes}
 	var tools []toolEntry
 	l.keys(root, "a policy of version 2", map[string]func(*yaml.Node){
-		"version":   func(*yaml.Node) {},
-		"policy_id": func(n *yaml.Node) { s.id = l.text(n, "policy_id") },
-		"tiers":     func(n *yaml.Node) { l.tiers(n, s.tiers) },
-		"tools":     func(n *yaml.Node) { tools = l.tools(n) },
-		"routes":    func(n *yaml.Node) { l.routes(n, routes) },
-		"roles":     func(n *yaml.Node) { l.roles(n, s.roles) },
-		"rules":     func(n *yaml.Node) { s.rules = l.rules(n) },
-		"limits":    func(n *yaml.Node) { l.limits(n, s) },
-		"cases":     func(n *yaml.Node) { s.cases = l.cases(n) },
-		"observe":   func(n *yaml.Node) { s.observed = l.observe(n) },
+		"version":    func(*yaml.Node) {},
+		"policy_id":  func(n *yaml.Node) { s.id = l.text(n, "policy_id") },
+		"tiers":      func(n *yaml.Node) { l.tiers(n, s.tiers) },
+		"tools":      func(n *yaml.Node) { tools = l.tools(n) },
+		"routes":     func(n *yaml.Node) { l.routes(n, routes) },
+		"roles":      func(n *yaml.Node) { l.roles(n, s.roles) },
+		"rules":      func(n *yaml.Node) { s.rules = l.rules(n) },
+		"limits":     func(n *yaml.Node) { l.limits(n, s) },
+		"cases":      func(n *yaml.Node) { s.cases = l.cases(n) },
+		"observe":    func(n *yaml.Node) { s.observed = l.observe(n) },
+		"provenance": func(n *yaml.Node) { l.provenance(n, s) },
 		"redact": func(n *yaml.Node) {
 			l.keys(n, "redact", map[string]func(*yaml.Node){
 				"keys": func(n *yaml.Node) { s.keys = l.list(n, "redact.keys") },
 			})
 		},
-	}, "methods", "provenance", "servers")
+	}, "methods", "servers")
 	s.warns = routes.warns
 	l.arrange(s, tools)
 	l.arrangeRules(s)
 	s.arrangeLimits()
+	s.arrangeLabels()
 	return s
 }
 
@@ -77,7 +79,7 @@ type toolEntry struct {
 }
 
 // laterTool are keys of a tool that other releases read.
-var laterTool = []string{"ask_reason", "produces", "facts", "verify", "undo", "idempotency"}
+var laterTool = []string{"ask_reason", "facts", "verify", "undo", "idempotency"}
 
 func (l *loader) tools(n *yaml.Node) []toolEntry {
 	var out []toolEntry
@@ -104,10 +106,11 @@ func (l *loader) tools(n *yaml.Node) []toolEntry {
 func (l *loader) tool(n *yaml.Node, e *toolEntry) {
 	what := e.pattern.text
 	l.keys(n, what, map[string]func(*yaml.Node){
-		"tier":  func(n *yaml.Node) { l.tier(n, &e.entry) },
-		"route": func(n *yaml.Node) { e.route = l.text(n, "route") },
-		"title": func(n *yaml.Node) { e.title = l.title(n) },
-		"mask":  func(n *yaml.Node) { e.mask = l.pointers(n) },
+		"tier":     func(n *yaml.Node) { l.tier(n, &e.entry) },
+		"route":    func(n *yaml.Node) { e.route = l.text(n, "route") },
+		"title":    func(n *yaml.Node) { e.title = l.title(n) },
+		"mask":     func(n *yaml.Node) { e.mask = l.pointers(n) },
+		"produces": func(n *yaml.Node) { e.gives = l.produces(n) },
 		"args": func(n *yaml.Node) {
 			l.mapping(n, "args of "+what, func(k, v *yaml.Node) {
 				e.args = append(e.args, l.argRule(k, v))

@@ -45,11 +45,14 @@ func OfSession(label string) string { return sessionPrefix + label }
 const sessionPrefix = "session:"
 
 // Union joins sets of labels, pointer by pointer. The lists are sorted and
-// distinct; the arguments stay as they are.
+// distinct; the arguments stay as they are. Of nothing it is nil.
 func Union(sets ...map[string][]string) map[string][]string {
-	out := map[string][]string{}
+	var out map[string][]string
 	for _, set := range sets {
 		for p, labels := range set {
+			if out == nil {
+				out = map[string][]string{}
+			}
 			out[p] = append(out[p], labels...)
 		}
 	}

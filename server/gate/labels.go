@@ -1,0 +1,156 @@
+package gate
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/countersign-mcp/countersign/approvals"
+	"github.com/countersign-mcp/countersign/approvals/action"
+	"github.com/countersign-mcp/countersign/server/policy"
+	"github.com/countersign-mcp/countersign/server/provenance"
+)
+
+// believe reads what the client says of its values, by how far its actor is
+// trusted.
+func (k *call) believe() *refusal {
+	if k.req.Provenance == nil {
+		return nil
+	}
+	c, err := provenance.ParseClaim(k.req.Provenance, k.c.Args)
+	if err != nil {
+		k.g.log.Debug("a claim of provenance is refused", "operation", k.op, "error", err)
+		return &refusal{code: codeParams, reason: "malformed", message: sayBadClaim(err)}
+	}
+	c = c.As(k.st.Policy.TrustsLabels(k.c.Actor.ID))
+	k.claimed, k.evidence = c.Labels, c.Evidence
+	return nil
+}
+
+// carries is what the call's session carries at this moment, as labels of the
+// pointer "". Under a policy that no label makes a difference to it is nothing,
+// and the store is not asked.
+func (g *Gate) carries(ctx context.Context, st *State, c action.Call) map[string][]string {
+	if !st.Policy.UsesLabels() {
+		return nil
+	}
+	labels := g.sessions.Labels(ctx, c.Actor.ID, c.Session)
+	g.flushLater()
+	if len(labels) == 0 {
+		return nil
+	}
+	return map[string][]string{"": labels}
+}
+
+// taint makes the call's session carry what it is about to be given.
+//
+// It is done before the call is forwarded, and not when the result is there:
+// whatever the upstream sends from then on, progress and errors too, finds the
+// session labelled, and so does a process that goes on after a crash at any
+// point. A call that then can't be sent has labelled its session for nothing,
+// which is the safe side.
+func (g *Gate) taint(ctx context.Context, c action.Call, labels []string) {
+	g.sessions.Add(ctx, c.Actor.ID, c.Session, labels)
+	g.flushLater()
+}
+
+// given is what the result of a call makes a session carry.
+func (s *State) given(server, tool string, labels map[string][]string) []string {
+	if !s.Policy.UsesLabels() {
+		return nil
+	}
+	return provenance.Carried(s.Policy.Produces(server, tool), labels)
+}
+
+// label makes the session of an approved call carry what its result brings, and
+// takes the last look at what it carries by itself: the call is not judged by what
+// it brings.
+func (g *Gate) label(c *claimed, r *run) {
+	st, e := g.state.Load(), &c.parked.Envelope
+	c.labels = provenance.Union(c.labels, g.carries(g.life, st, e.Call))
+	gives := st.given(e.Call.Server, e.Call.Tool, e.Provenance)
+	r.gives.Store(&gives)
+	g.taint(g.life, e.Call, gives)
+}
+
+// ofTwin are the labels of this call, where it waits for an approval that the same
+// call has parked before: whoever makes it again may know more of its values.
+func (k *call) ofTwin() map[string][]string {
+	if !k.also {
+		return nil
+	}
+	return k.labels
+}
+
+// hear makes the session of a caller who is handed a result of an approved call
+// carry what that result brings: whoever collects it in another session has read
+// it there.
+func (k *call) hear(ctx context.Context, labels []string) {
+	if len(labels) > 0 && !slices.Equal(labels, k.heard) {
+		k.g.taint(ctx, k.c, labels)
+		k.heard = labels
+	}
+}
+
+// hearRun is hear for what a run gives while it goes on, and at its end.
+func (k *call) hearRun(ctx context.Context, r *run) {
+	if gives := r.gives.Load(); gives != nil {
+		k.hear(ctx, *gives)
+	}
+}
+
+// hearKept is hear for a result that was kept.
+func (k *call) hearKept(ctx context.Context, p approvals.Parked) {
+	k.hear(ctx, k.g.state.Load().given(p.Server, p.Tool, p.Envelope.Provenance))
+}
+
+// flushLater goes on writing labels that the store could not be given, until it
+// has them or the gate is closed.
+func (g *Gate) flushLater() {
+	if g.sessions.Pending() == 0 || !g.flushing.CompareAndSwap(false, true) {
+		return
+	}
+	go func() {
+		defer g.flushing.Store(false)
+		for pause := time.Second; ; pause = min(2*pause, 10*time.Second) {
+			select {
+			case <-g.life.Done():
+				return
+			case <-time.After(pause):
+			}
+			if g.sessions.Flush(g.life) == nil {
+				return
+			}
+		}
+	}()
+}
+
+// grown are the facts of an approved call with all that is known now of where its
+// values come from: what was known when it was parked, what its session carries
+// since, and what a caller who made the same call again says of it.
+func grown(f policy.Facts, more ...map[string][]string) policy.Facts {
+	f.Labels = provenance.Union(append(more, f.Labels)...)
+	return f
+}
+
+// sure tells whether a session's labels, as just read, are all it needs to carry:
+// what the store itself has said need not be written again.
+func (g *Gate) sure(read, needed []string) bool {
+	if slices.Contains(read, provenance.Unknown) {
+		return len(needed) == 0
+	}
+	return !slices.ContainsFunc(needed, func(l string) bool { return !slices.Contains(read, l) })
+}
+
+// flushLast is the last try to write labels, when the gate is closed.
+func (g *Gate) flushLast(ctx context.Context) {
+	n := g.sessions.Pending()
+	if n == 0 {
+		return
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+	defer cancel()
+	if err := g.sessions.Flush(last); err != nil {
+		g.log.Error("labels of sessions could not be stored before the end, and are forgotten", "sessions", n)
+	}
+}
