@@ -77,6 +77,16 @@ func (s *badStore) NotifierAlive(ctx context.Context) (ok bool, err error) {
 	return ok, err
 }
 
+func (s *badStore) Labels(ctx context.Context, actor, session string) (l []string, err error) {
+	err = s.do("Labels", func() (e error) { l, e = s.Store.Labels(ctx, actor, session); return e })
+	return l, err
+}
+
+func (s *badStore) AddLabels(ctx context.Context, actor, session string, labels []string) (l []string, err error) {
+	err = s.do("AddLabels", func() (e error) { l, e = s.Store.AddLabels(ctx, actor, session, labels); return e })
+	return l, err
+}
+
 var errLostReply = errors.Join(approvals.StoreUnavailable, errors.New("the reply was lost"))
 
 // loseReply lets a step happen and loses its reply, n times.

@@ -126,6 +126,8 @@ func (s *Sessions) ask(ctx context.Context, k key, more []string) []string {
 	room := s.remember(k, more)
 	write := slices.Concat(s.unwritten(k), more)
 	s.mu.Unlock()
+	slices.Sort(write)
+	write = slices.Compact(write)
 
 	stored, err := s.exchange(ctx, k, write)
 
@@ -150,8 +152,7 @@ func (s *Sessions) exchange(ctx context.Context, k key, write []string) ([]strin
 	var stored []string
 	var err error
 	if len(write) > 0 {
-		slices.Sort(write)
-		stored, err = s.store.AddLabels(one, k.actor, k.session, slices.Compact(write))
+		stored, err = s.store.AddLabels(one, k.actor, k.session, write)
 	} else {
 		stored, err = s.store.Labels(one, k.actor, k.session)
 	}
