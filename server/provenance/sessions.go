@@ -59,6 +59,7 @@ type key struct{ actor, session string }
 type entry struct {
 	labels map[string]bool // true: in the store, by its own word
 	used   time.Time
+	part   bool // it began while labels were lost that may have been its own
 	forged bool // what is stored did not verify, and that was said
 }
 
@@ -230,14 +231,21 @@ func (s *Sessions) remember(k key, labels []string) bool {
 		if !s.makeRoom(now) {
 			return false
 		}
-		e = &entry{labels: map[string]bool{}}
-		s.known[k] = e
+		e = s.begin(k)
 	}
 	e.used = now
 	for _, l := range labels {
 		e.labels[l] = e.labels[l] // one that is new is not written
 	}
 	return true
+}
+
+// begin makes the entry of a session. s.mu is held.
+func (s *Sessions) begin(k key) *entry {
+	now := s.now()
+	e := &entry{labels: map[string]bool{}, used: now, part: now.Before(s.lostTil)}
+	s.known[k] = e
+	return e
 }
 
 // makeRoom drops an eighth of the sessions, those that were not used for the
@@ -276,8 +284,7 @@ func (s *Sessions) confirm(k key, stored, wrote []string, whole bool) {
 		if len(stored) == 0 || !s.makeRoom(s.now()) {
 			return
 		}
-		e = &entry{labels: map[string]bool{}, used: s.now()}
-		s.known[k] = e
+		e = s.begin(k)
 	}
 	for _, l := range stored {
 		e.labels[l] = true
@@ -301,8 +308,7 @@ func (s *Sessions) note(k key, err error) {
 	case errors.Is(err, approvals.Forged):
 		e := s.known[k]
 		if e == nil && s.makeRoom(s.now()) {
-			e = &entry{labels: map[string]bool{}, used: s.now()}
-			s.known[k] = e
+			e = s.begin(k)
 		}
 		if e == nil || !e.forged {
 			s.log.Error("labels of a session do not verify: somebody wrote into the store; the session counts as unknown",
@@ -332,7 +338,7 @@ func (s *Sessions) answer(k key, stored []string, err error) []string {
 			set[l] = true
 		}
 	}
-	if err != nil || e == nil && s.now().Before(s.lostTil) {
+	if err != nil || (e == nil || e.part) && s.now().Before(s.lostTil) {
 		set[Unknown] = true
 	}
 	return slices.Sorted(maps.Keys(set))

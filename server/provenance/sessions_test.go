@@ -307,8 +307,10 @@ func TestNoRoom(t *testing.T) {
 	}
 	wantLabels(t, s, "n0", "session:model")
 	wantLabels(t, s, "n19", Unknown) // it was lost, and nobody can tell it from others
+	s.Add(t.Context(), ana, "n19", []string{"session:retrieved"})
+	wantLabels(t, s, "n19", "session:retrieved", Unknown) // what it had before is lost still
 	c.forward(TTL + time.Minute)
-	wantLabels(t, s, "n19")
+	wantLabels(t, s, "n19", "session:retrieved")
 }
 
 // Over any sequence of results, outages, lost replies, forgeries and restarts, on
