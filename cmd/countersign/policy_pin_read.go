@@ -70,7 +70,7 @@ func readUpstream(ctx context.Context, start upstream.Config, log *slog.Logger) 
 	said := pins.Start{Command: start.Command, Dir: start.Dir, Env: start.Env}
 	p := pinned{name: start.Name, server: pins.Describe(said, info.Name)}
 	p.server.Version, p.server.Protocol, p.server.Capabilities = info.Version, info.Protocol, info.Capabilities
-	seen := map[string]int{}
+	var list []pins.Tool
 	for i, raw := range tools {
 		t, err := pins.Define(raw)
 		if err != nil {
@@ -81,12 +81,9 @@ func readUpstream(ctx context.Context, start upstream.Config, log *slog.Logger) 
 			return pinned{}, fmt.Errorf("%s can't be pinned: its definition of %s holds the value of %s, which the file would give away; let the server keep it to itself",
 				start.Name, redact.Visible(t.Name), strings.Join(leaked, " and "))
 		}
-		seen[t.Name]++
-		if p.fits(t, seen[t.Name]) {
-			p.server.Tools = append(p.server.Tools, t)
-		}
+		list = append(list, t)
 	}
-	p.drop(seen)
+	p.take(list)
 	if strings.Contains(strings.Join(p.server.Command, " "), pins.Hidden) {
 		p.notef("its command holds what looks like a secret; it is not written, but give it in env: others on this machine can see a command")
 	}
@@ -100,27 +97,24 @@ func (p *pinned) notef(format string, args ...any) {
 	p.notes = append(p.notes, fmt.Sprintf(format, args...))
 }
 
-// fits tells whether a tool can be pinned, and says why not.
-func (p *pinned) fits(t pins.Tool, times int) bool {
-	if !pins.Plausible(t.Name) {
-		p.notef("the name %s is not plain ASCII without blanks, so it may look like another tool's; it is left out, and the gate never offers it", redact.Visible(t.Name))
-		return false
+// take pins the tools of a list that the gate could offer, and says which are not
+// among them.
+func (p *pinned) take(list []pins.Tool) {
+	kept, alike := pins.Distinct(list)
+	for _, group := range alike {
+		names := make([]string, len(group))
+		for i, t := range group {
+			names[i] = redact.Visible(t.Name)
+		}
+		p.notef("nobody can say which of its tools %s a call means; they are left out, and the gate never offers them", strings.Join(names, " and "))
 	}
-	return times == 1
-}
-
-// drop leaves out the tools whose name stood in the list more than once: nobody can
-// say which of them a call means.
-func (p *pinned) drop(seen map[string]int) {
-	kept := p.server.Tools[:0]
-	for _, t := range p.server.Tools {
-		if n := seen[t.Name]; n > 1 {
-			p.notef("it lists %d tools named %s, and nobody can say which a call means; they are left out, and the gate never offers them", n, redact.Visible(t.Name))
+	for _, t := range kept {
+		if !pins.Plausible(t.Name) {
+			p.notef("the name %s is not plain ASCII without blanks, so it may look like another tool's; it is left out, and the gate never offers it", redact.Visible(t.Name))
 			continue
 		}
-		kept = append(kept, t)
+		p.server.Tools = append(p.server.Tools, t)
 	}
-	p.server.Tools = kept
 }
 
 // replaceFile puts a whole new file in the place of the old one, or leaves the old

@@ -123,3 +123,24 @@ func TestPlausible(t *testing.T) {
 		}
 	}
 }
+
+func TestDistinct(t *testing.T) {
+	var list []pins.Tool
+	for _, raw := range []string{`{"name":"look"}`, `{"name":"read"}`, `{"name":"Read"}`, `{"name":"note"}`, `{"name":"look"}`, `{"name":"READ"}`} {
+		list = append(list, tool(t, raw))
+	}
+	names := func(tools []pins.Tool) (out []string) {
+		for _, t := range tools {
+			out = append(out, t.Name)
+		}
+		return out
+	}
+	kept, alike := pins.Distinct(list)
+	got := [][]string{names(kept)}
+	for _, g := range alike {
+		got = append(got, names(g))
+	}
+	if diff := cmp.Diff([][]string{{"note"}, {"look", "look"}, {"read", "Read", "READ"}}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

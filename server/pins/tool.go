@@ -42,6 +42,27 @@ func Manifest(tools []Tool) action.Digest {
 	return action.Sum("countersign/manifest/v1", parts...)
 }
 
+// Distinct leaves out the tools whose name another one in the list has too, be it in
+// other capitals: nobody can say which of them a call means. They are returned as
+// well, each group of them on its own, in the list's order.
+func Distinct(tools []Tool) (kept []Tool, alike [][]Tool) {
+	groups := map[string][]Tool{}
+	for _, t := range tools {
+		key := strings.ToLower(t.Name)
+		groups[key] = append(groups[key], t)
+	}
+	for _, t := range tools {
+		switch g := groups[strings.ToLower(t.Name)]; {
+		case len(g) == 1:
+			kept = append(kept, t)
+		case len(g) > 1:
+			alike = append(alike, g)
+			groups[strings.ToLower(t.Name)] = nil
+		}
+	}
+	return kept, alike
+}
+
 func sortedTools(tools []Tool) []Tool {
 	return slices.SortedFunc(slices.Values(tools), func(a, b Tool) int { return strings.Compare(a.Name, b.Name) })
 }
