@@ -37,6 +37,7 @@ type cli struct {
 	Serve     serveCmd     `cmd:"" help:"Run the gate: MCP over HTTP, messages to approvers, their answers."`
 	Stdio     stdioCmd     `cmd:"" help:"Run the gate for one client on standard input and output."`
 	Check     checkCmd     `cmd:"" help:"Check the configuration and the policy without starting anything."`
+	Doctor    doctorCmd    `cmd:"" help:"Look at the configuration and all that it names: Redis, ledger, upstreams, routes."`
 	Settings  configCmd    `cmd:"" name:"config" help:"Print the configuration's keys and defaults."`
 	Keygen    keygenCmd    `cmd:"" help:"Make a key for keys.current."`
 	Token     tokenCmd     `cmd:"" help:"Make bearer tokens."`

@@ -1,0 +1,59 @@
+package e2e
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/countersign-mcp/countersign/cmd/countersign/internal/e2e/testservers"
+)
+
+// Beside a gate that serves, with a call that waits, the doctor finds nothing
+// wrong and leaves it so: the call is still there, and runs once after the click.
+func TestDoctorBesideAServingGate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{})
+	g := r.start("a", "")
+	got := call(g.client(testservers.Modern), testservers.Do{N: 1}, testservers.Extra{})
+	card := r.cardOf(1)
+	path := r.config("a")
+
+	out, errs, code := countersign(within(t, 60*time.Second), nil, "doctor", "--config", path)
+	if code != 0 || errs != "" {
+		t.Fatalf("exit %d\n%s%s", code, out, errs)
+	}
+	told(t, out, "1 call waits for an answer", "a gate that tells people is running", "Slack knows us", "1 of 1 file verify",
+		"judge: things 1, protocol 2025-11-25, 3 tools", "judge: no entry lists these, so they are denied: hidden_thing", ", 0 to put right.")
+	if _, _, code := countersign(within(t, 60*time.Second), nil, "doctor", "--config", path, "--strict", "--no-start"); code != 1 {
+		t.Errorf("with --strict: exit %d", code)
+	}
+	if _, _, code := countersign(within(t, 60*time.Second), nil, "doctor", "--config", path+".none"); code != 2 {
+		t.Errorf("without a configuration: exit %d", code)
+	}
+	out, _, _ = countersign(within(t, 60*time.Second), nil, "doctor", "--config", path, "--json")
+	var d struct {
+		Level    string
+		Sections []struct {
+			Name, Level string
+			Findings    []struct{ Level, Text string }
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &d); err != nil || d.Level != "warn" || len(d.Sections) != 11 || d.Sections[0].Level == "" || len(d.Sections[0].Findings) == 0 {
+		t.Errorf("%v: %s", err, out)
+	}
+	for _, secret := range []string{r.key, r.slack.BotToken, r.slack.SigningSecret(), deskSecret, hash(anaToken)} {
+		if strings.Contains(out, secret) {
+			t.Errorf("a secret is told: %s", out)
+		}
+	}
+
+	if a := r.click(olgaSlack, card.TS, "approve"); a.Status != 200 {
+		t.Fatalf("the click: %+v", a)
+	}
+	if res := await(t, got); res.IsError() || r.ran(1) != 1 || len(r.cards(1)) != 1 {
+		t.Errorf("%s, ran %d times, %d cards", res.Result, r.ran(1), len(r.cards(1)))
+	}
+	g.stop()
+	r.verify()
+}
