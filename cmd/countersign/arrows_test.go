@@ -28,9 +28,10 @@ var arrows = map[string][]string{
 	"server/pins":       {"approvals", "approvals/action", "server/redact", "jsontext"},
 	"server/redact":     {"approvals", "approvals/action", "jsontext"},
 	"server/provenance": {"approvals", "approvals/action"},
+	"server/schema":     {"jsontext"},
 	"server/upstream":   {"approvals/action", "approvals/fault", "sdk"},
 	"server/gate": {
-		"server/pins", "server/policy", "server/provenance", "server/redact", "server/upstream",
+		"server/pins", "server/policy", "server/provenance", "server/redact", "server/schema", "server/upstream",
 		"approvals", "approvals/action", "approvals/ledger", "approvals/keys", "approvals/fault",
 	},
 	"server": {"server/gate", "approvals", "approvals/action", "approvals/keys", "sdk"},

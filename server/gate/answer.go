@@ -27,7 +27,8 @@ const metaApproval = "countersign/approval"
 type refusal struct {
 	code    int
 	reason  string // for the caller, from a closed set
-	rule    string // id of the rule that said no, where one may be told
+	rule    string // id of the rule that said no, where one may be told; of a schema, its keyword
+	pointer string // into the arguments, where they don't fit the schema
 	message string
 	detail  string        // for the ledger alone, where it may know more
 	after   time.Duration // when the same call may be made again; 0 when that is not known
@@ -38,6 +39,9 @@ func (r refusal) answer() Answer {
 	data = action.SetMember(data, "reason", quote(r.reason))
 	if r.rule != "" {
 		data = action.SetMember(data, "rule", quote(r.rule))
+	}
+	if r.pointer != "" {
+		data = action.SetMember(data, "pointer", quote(r.pointer))
 	}
 	if r.after > 0 {
 		data = action.SetMember(data, "retry_after_ms", strconv.AppendInt(nil, r.after.Milliseconds()+1, 10))

@@ -38,6 +38,7 @@ type call struct {
 	observed bool
 	tool     pins.Tool  // of the called tool
 	cat      *catalogue // in which it was found
+	unsure   []string   // keywords of its inputSchema that leave open whether the arguments fit
 }
 
 // newID draws an operation id: 128 random bits.

@@ -121,8 +121,9 @@ type Gate struct {
 	lists    singleflight.Group
 	sessions *provenance.Sessions
 	flushing atomic.Bool // labels are being written later
-	listings sync.Map    // Upstream → *catalogue, the last one
-	settled  sync.Map    // approval id → true: its dead owner's ledger says that nobody can know
+	schemas  schemas
+	listings sync.Map // Upstream → *catalogue, the last one
+	settled  sync.Map // approval id → true: its dead owner's ledger says that nobody can know
 	// approval id → how its claim is to be settled: on the ledger, and not yet in the store
 	recovered sync.Map
 

@@ -57,6 +57,9 @@ func (k *call) askable() (people, *refusal) {
 	if no == nil {
 		no = k.tooBig()
 	}
+	if no == nil {
+		no = k.misfit()
+	}
 	return who, no
 }
 
@@ -174,6 +177,7 @@ func (k *call) parking(who people) approvals.Park {
 	schema, _ := action.Member(k.tool.Raw, "inputSchema")
 	rules := redact.Rules{Keys: show.Keys, Pointers: show.Pointers, Title: show.Title, Schema: schema}
 	p.Title, p.View = redact.Render(k.c, rules, func(b []byte) string { return k.g.ring.MAC(keys.Value, b) })
+	p.View.Warnings = append(p.View.Warnings, k.doubts()...)
 	return p
 }
 
