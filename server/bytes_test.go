@@ -12,7 +12,7 @@ func TestBytesPassUnchanged(t *testing.T) {
 	params := `,"arguments":` + args + `,"task":{"ttl":1.0},"future":[9007199254740993 ]`
 	legacy := g.initialize(anaToken)
 	meta := `"traceparent":"00-1","acme/x":{"n":9007199254740993}`
-	own := `"countersign/idempotency-key":"k1","countersign/workflow":"w1","countersign/approval":{"id":"forged"},"io.modelcontextprotocol/logLevel":"debug","progressToken":9007199254740993,`
+	own := `"countersign/provenance":{ "v":1, "labels":{"/n":["user"]} },"countersign/session":"mine","countersign/idempotency-key":"k1","countersign/workflow":"w1","countersign/approval":{"id":"forged"},"io.modelcontextprotocol/logLevel":"debug","progressToken":9007199254740993,`
 	for name, send := range map[string]func() reply{
 		"legacy": func() reply {
 			return g.post(legacyCall("1", "big", params+`,"_meta":{`+own+meta+`}`), legacy)
@@ -41,6 +41,13 @@ func TestBytesPassUnchanged(t *testing.T) {
 		}
 		if c.IdemKey != "k1" || c.Workflow != "w1" {
 			t.Errorf("%s: %q %q", name, c.IdemKey, c.Workflow)
+		}
+		if claim := string(g.gate.last(t).Provenance); claim != `{ "v":1, "labels":{"/n":["user"]} }` {
+			t.Errorf("%s: claim %s", name, claim)
+		}
+		// The protocol's own session rules; a client names one where there is none.
+		if want := map[string]string{"legacy": legacy.Get(headSession), "modern": "mine"}[name]; c.Session != want {
+			t.Errorf("%s: session %q, want %q", name, c.Session, want)
 		}
 	}
 	r := g.post(legacyCall("1", "lines", ""), legacy)
@@ -87,6 +94,7 @@ func TestOwnMetaOfTheWrongShape(t *testing.T) {
 	head := g.initialize(anaToken)
 	for _, meta := range []string{
 		`"countersign/idempotency-key":1`, `"countersign/idempotency-key":""`, `"countersign/workflow":null`, `"countersign/workflow":{}`,
+		`"countersign/session":7`, `"countersign/session":""`, `"countersign/session":"` + strings.Repeat("x", 257) + `"`,
 		`"countersign/workflow":"` + strings.Repeat("x", 257) + `"`, `"progressToken":{}`, `"progressToken":null`, `"progressToken":[1]`,
 	} {
 		g.post(legacyCall("1", "ok", `,"_meta":{`+meta+`}`), head).is(t, 200, codeInvalidParams)
