@@ -75,6 +75,17 @@
 // by the ledgers in this process's directory. A replica whose directory does not
 // hold the start can't know of it.
 //
+// # Labels
+//
+// Where a policy asks for labels (labels.go), what the session carries is read for
+// the judgement and once more for the last check; an approved call is judged by
+// what it was parked with and by all that is known since, so that what became known
+// can stop it and never lifts a question. A session is labelled with what a call
+// brings after the last look at it and before the call is forwarded: a crash at any
+// point then leaves the label without the result, and never the result without the
+// label. Every other session that is handed the result is labelled first. Nothing
+// here waits for the store of labels for long: without it sessions are unknown.
+//
 // # Waiting
 //
 // A caller waits at most for its hold, which bounds the wait and the run
