@@ -46,7 +46,7 @@ func (r *rule) judge(j *judgement) (Reason, Outcome) {
 	if r.when == nil {
 		return r.fired, Fired
 	}
-	holds, err := r.when.holds(&j.vars, j.deadline)
+	holds, err := r.when.holds(j)
 	switch {
 	case err != nil:
 		return Reason{ID: r.id, Text: "the rule " + r.id + " can't be judged: " + err.Error()}, Failed
@@ -61,10 +61,19 @@ func (l *loader) rules(n *yaml.Node) []rule {
 		l.fail(n, "rules is a list")
 		return nil
 	}
+	if len(n.Content) > maxRules {
+		l.fail(n, "a policy has at most %d rules", maxRules)
+		return nil
+	}
 	var out []rule
 	lines := map[string]int{}
+	covers := 0
 	for _, c := range n.Content {
 		r := l.rule(c)
+		if covers += len(r.tools); covers > maxCovers {
+			l.fail(c, "the rules of a policy name at most %d tools", maxCovers)
+			return nil
+		}
 		if first, twice := lines[r.id]; twice && r.id != "" {
 			l.fail(c, "the rule %s stands twice, first on line %d", r.id, first)
 		}
@@ -192,9 +201,6 @@ func (r *rule) doubts(listed []entry) []string {
 	}
 	if r.when == nil {
 		return out
-	}
-	if r.when.never {
-		say(r.line, "the rule %s can't fire, since its condition is false", r.id)
 	}
 	for _, name := range r.when.softens {
 		say(r.line, "the rule %s lets a call without %s pass, because of has(…) && …; without has(…) such a call is denied", r.id, name)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"cel.dev/cel-go/common/types/ref"
@@ -124,7 +125,9 @@ func (s *Set) Roles(own []string, actor string, groups []string) []string {
 	}
 	for role, members := range s.roles {
 		for _, m := range members {
-			if m == actor || slices.Contains(groups, m) {
+			// No actor passes for a group by its name.
+			group := strings.HasPrefix(m, "group:")
+			if !group && m == actor || group && slices.Contains(groups, m) {
 				set[role] = true
 			}
 		}
