@@ -28,7 +28,17 @@ type argForm struct {
 func (l *loader) argRule(name, n *yaml.Node) argRule {
 	l.argument(name)
 	f := argForm{name: name.Value}
-	return newArgRule(name, l.argForm(n, &f, "the rule of "+f.name)...)
+	r := newArgRule(name, l.argForm(n, &f, "the rule of "+f.name)...)
+	switch r.kind = f.kind; {
+	case r.kind != "":
+	case len(f.forText) > 0:
+		r.kind = "string"
+	case len(f.forNumber) > 0:
+		r.kind = "number"
+	case len(f.forList) > 0:
+		r.kind = "array"
+	}
+	return r
 }
 
 // argument refuses a name that no call can have.

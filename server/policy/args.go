@@ -16,6 +16,7 @@ import (
 type argRule struct {
 	name    string
 	pointer string // of the argument, as in reason ids
+	kind    string // the only type that passes; empty when there are several
 	checks  []check
 	line    int
 }

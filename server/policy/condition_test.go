@@ -24,7 +24,9 @@ func fires(t testing.TB, when string, f Facts) string {
 	}
 	f.Call.Server, f.Call.Tool = "desk", "a"
 	e := s.Explain(f)
-	if v := s.Judge(f); !reflect.DeepEqual(v, e.Verdict) {
+	v := s.Judge(f)
+	v.Hurried = e.Verdict.Hurried // the clock is another each time
+	if !reflect.DeepEqual(v, e.Verdict) {
 		t.Errorf("%s: judged %+v, explained %+v", when, v, e.Verdict)
 	}
 	switch o := e.Rules[0].Outcome; {

@@ -80,13 +80,25 @@ func presence(e ast.Expr) (name string, there, ok bool) {
 	}
 	switch {
 	case e.Kind() == ast.SelectKind && e.AsSelect().IsTestOnly():
-		return e.AsSelect().FieldName(), there, true
+		return dotted(e), there, true
 	case e.Kind() == ast.CallKind && e.AsCall().FunctionName() == operators.In:
 		name, literal := literalText(e.AsCall().Args()[0])
 		group := e.AsCall().Args()[1]
 		return name, there, literal && group.Kind() == ast.IdentKind && group.AsIdent() == "args"
 	}
 	return "", there, false
+}
+
+// dotted is how a field is written, without the args. that it begins with.
+func dotted(e ast.Expr) string {
+	out := e.AsSelect().FieldName()
+	for e = e.AsSelect().Operand(); e.Kind() == ast.SelectKind; e = e.AsSelect().Operand() {
+		out = e.AsSelect().FieldName() + "." + out
+	}
+	if e.Kind() == ast.IdentKind && e.AsIdent() == "args" {
+		return out
+	}
+	return "…" + out
 }
 
 // argument is the name of an argument that an expression selects.

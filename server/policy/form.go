@@ -14,7 +14,7 @@ type steps int
 
 const (
 	maxFormSize = 10_000     // characters that an expression can ask for, repetitions written out
-	maxSteps    = 16_000_000 // size times bytes, of all of a judgement; 400 ms at the very worst
+	maxSteps    = 12_000_000 // size times bytes, of all of a judgement; 300 ms at the very worst
 
 	stepsVariable = "@steps" // nobody can write it
 )

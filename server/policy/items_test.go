@@ -23,13 +23,13 @@ func TestItems(t *testing.T) {
 
 func TestItemsAreExplained(t *testing.T) {
 	for rule, want := range map[string]string{
-		"{items: {max_len: 2}}":               "x: /1 is longer than 2 characters",
-		"{items: {type: string}}":             "",
-		"{items: {type: number}}":             "x: /0 is not a number",
-		"{max_items: 1}":                      "x: has more than 1 items",
-		"{min_items: 3}":                      "x: has fewer than 3 items",
-		"{items: {items: {type: string}}}":    "x: /0 is not an array",
-		"{type: string}":                      "x: is not a string",
+		"{items: {max_len: 2}}":              "x: /1 is longer than 2 characters",
+		"{items: {type: string}}":            "",
+		"{items: {type: number}}":            "x: /0 is not a number",
+		"{max_items: 1}":                     "x: has more than 1 items",
+		"{min_items: 3}":                     "x: has fewer than 3 items",
+		"{items: {items: {type: string}}}":   "x: /0 is not an array",
+		"{type: string}":                     "x: is not a string",
 		"{items: {pattern: '(.*a.{900}b)'}}": "x: /0 does not have the form that it should",
 	} {
 		if got := oneRule(t, rule)(`["ab","abc"]`); got != want {

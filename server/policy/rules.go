@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -177,33 +176,5 @@ func (l *loader) arrangeRules(s *Set) {
 			l.fail(&yaml.Node{Line: r.line}, "the rule %s asks on the route %s, which does not exist; routes: %s",
 				r.id, r.route, strings.Join(slices.Sorted(maps.Keys(s.routes)), ", "))
 		}
-		s.warns = append(s.warns, r.doubts(s.tools)...)
 	}
-}
-
-// doubts are what a rule may have and probably does not mean.
-func (r *rule) doubts(listed []entry) []string {
-	var out []string
-	say := func(line int, format string, args ...any) {
-		out = append(out, fmt.Sprintf("line %d: ", line)+fmt.Sprintf(format, args...))
-	}
-	meets := func(p pattern) bool {
-		return slices.ContainsFunc(listed, func(e entry) bool { return e.pattern.overlaps(p) })
-	}
-	if len(listed) == 0 || len(r.tools) > 0 && !slices.ContainsFunc(r.tools, meets) {
-		say(r.line, "the rule %s can't fire, since no tool that it covers is listed", r.id)
-		return out
-	}
-	for _, p := range r.tools {
-		if !meets(p) {
-			say(p.line, "the rule %s names %s, and no such tool is listed", r.id, p.text)
-		}
-	}
-	if r.when == nil {
-		return out
-	}
-	for _, name := range r.when.softens {
-		say(r.line, "the rule %s lets a call without %s pass, because of has(…) && …; without has(…) such a call is denied", r.id, name)
-	}
-	return out
 }

@@ -78,6 +78,7 @@ func (s *Set) Bind(upstreams []string) error {
 			s.warns = append(s.warns, fmt.Sprintf("line %d: %s is for no configured upstream", e.line, e.pattern.text))
 		}
 	}
+	s.warns = append(s.warns, s.shadowed(upstreams)...)
 	return nil
 }
 

@@ -52,6 +52,9 @@ func (l *loader) version2(root *yaml.Node) *Set {
 	s.warns = routes.warns
 	l.arrange(s, tools)
 	l.arrangeRules(s)
+	if len(l.problems) == 0 {
+		s.warn()
+	}
 	s.arrangeLimits()
 	s.arrangeLabels()
 	return s
