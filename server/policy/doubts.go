@@ -17,7 +17,7 @@ type doubts struct {
 	halves  []string // regular expressions such as ^a|b$
 	paths   []string // arguments that are compared with the beginning of a path
 	urls    []string // and of a URL
-	labels  []string // words that no label is
+	strange []string // labels that nothing has
 }
 
 func doubtsOf(checked *ast.AST) doubts {
@@ -31,7 +31,7 @@ func doubtsOf(checked *ast.AST) doubts {
 			d.loop(e.AsComprehension())
 		}
 	}))
-	for _, list := range []*[]string{&d.softens, &d.sizes, &d.halves, &d.paths, &d.urls, &d.labels} {
+	for _, list := range []*[]string{&d.softens, &d.sizes, &d.halves, &d.paths, &d.urls, &d.strange} {
 		slices.Sort(*list)
 		*list = slices.Compact(*list)
 	}
@@ -180,7 +180,7 @@ func (d *doubts) loop(loop ast.ComprehensionExpr) {
 				continue
 			}
 			if text, ok := literalText(other); ok && !slices.Contains(known, strings.TrimPrefix(text, "session:")) {
-				d.labels = append(d.labels, text)
+				d.strange = append(d.strange, text)
 			}
 		}
 	}))
