@@ -97,7 +97,7 @@ func (s *Server) callback(c echo.Context) error {
 	if err := noQuery(c.Request()); err != nil {
 		return err
 	}
-	verifier, ok := s.callbacks[source]
+	verifier, ok := s.verify.Load().callbacks[source]
 	if !ok {
 		return problem(http.StatusNotFound, "unknown-source", "")
 	}

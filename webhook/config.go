@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"github.com/countersign-mcp/countersign/approvals"
@@ -130,8 +131,7 @@ type Server struct {
 	now       func() time.Time
 	origin    string // of PublicURL
 	hosts     map[string]bool
-	slack     *slackVerifier
-	callbacks map[string]*standardVerifier
+	verify    atomic.Pointer[verifiers]
 	replies   *replies
 	ipLimit   *limiter // of tokens that lead nowhere, by address
 	viewLimit *limiter // of requests, by link
@@ -141,7 +141,7 @@ type Server struct {
 // New checks the configuration; an endpoint that could not verify anything is an
 // error, never an open door.
 func New(cfg Config) (*Server, error) {
-	s := &Server{cfg: cfg, log: cfg.Log, now: cfg.Now, hosts: map[string]bool{}, callbacks: map[string]*standardVerifier{}}
+	s := &Server{cfg: cfg, log: cfg.Log, now: cfg.Now, hosts: map[string]bool{}}
 	switch {
 	case cfg.Decider == nil:
 		return nil, errors.New("webhook: no Decider")
@@ -164,13 +164,15 @@ func New(cfg Config) (*Server, error) {
 	if err := s.setHosts(); err != nil {
 		return nil, err
 	}
-	if err := s.setSlack(); err != nil {
+	if err := s.checkSlack(); err != nil {
 		return nil, err
 	}
-	for name, in := range cfg.Callbacks {
-		if err := s.setCallback(name, in); err != nil {
-			return nil, err
-		}
+	first := Secrets{Callbacks: cfg.Callbacks}
+	if cfg.Slack != nil {
+		first.SigningSecrets = cfg.Slack.SigningSecrets
+	}
+	if err := s.Exchange(first); err != nil {
+		return nil, err
 	}
 	s.replies = newReplies(cfg.Replier, s.log)
 	s.ipLimit = newLimiter(perIP, ipBurst, limiterKeys, s.now)
@@ -198,7 +200,7 @@ func (s *Server) setHosts() error {
 	return nil
 }
 
-func (s *Server) setSlack() error {
+func (s *Server) checkSlack() error {
 	c := s.cfg.Slack
 	if c == nil {
 		return nil
@@ -209,20 +211,6 @@ func (s *Server) setSlack() error {
 	if s.cfg.Directory == nil || s.cfg.Replier == nil {
 		return errors.New("webhook: Slack needs a directory and a replier")
 	}
-	v, err := newSlackVerifier(c.SigningSecrets)
-	s.slack = v
-	return err
-}
-
-func (s *Server) setCallback(name string, in Inbound) error {
-	if !approvals.IsSource(name) {
-		return fmt.Errorf("webhook: callback source %q: use a-z, 0-9 and -", name)
-	}
-	v, err := in.verifier()
-	if err != nil {
-		return fmt.Errorf("webhook: callback source %s: %w", name, err)
-	}
-	s.callbacks[name] = v
 	return nil
 }
 

@@ -35,12 +35,10 @@ func NewServer(h http.Handler, log *slog.Logger) *http.Server {
 // is not mounted.
 func (s *Server) Handler() http.Handler {
 	e := s.echo()
-	if s.slack != nil {
+	if s.cfg.Slack != nil {
 		e.POST("/slack/interactions", s.slackInteraction)
 	}
-	if len(s.callbacks) > 0 {
-		e.POST("/callbacks/:source", s.callback)
-	}
+	e.POST("/callbacks/:source", s.callback) // a reload may add a source
 	if s.cfg.Links != nil {
 		e.GET("/a/:token", s.linkShow)
 		e.HEAD("/a/:token", s.linkShow)

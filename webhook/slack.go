@@ -39,7 +39,7 @@ func (s *Server) slackInteraction(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.slack.verify(c.Request().Header, body, s.now()); err != nil {
+	if err := s.verify.Load().slack.verify(c.Request().Header, body, s.now()); err != nil {
 		s.cfg.Observe("slack", "bad_signature")
 		return problem(http.StatusUnauthorized, "bad-signature", "")
 	}

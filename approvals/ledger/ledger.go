@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -48,7 +49,7 @@ type Ledger struct {
 	create  creator
 	remove  func(path string) error
 	started *index
-	young   time.Duration // see Options
+	young   atomic.Int64 // nanoseconds; see Options
 
 	mu      sync.Mutex
 	waiting *sync.Cond // of the writer, on queue and closed
@@ -98,8 +99,9 @@ func open(dir string, o Options, c creator) (*Ledger, error) {
 	}
 	l := &Ledger{
 		dir: dir, id: newID(o.Now()), log: o.Log, now: o.Now, create: c, remove: os.Remove,
-		started: known, young: o.Young, done: make(chan struct{}),
+		started: known, done: make(chan struct{}),
 	}
+	l.young.Store(int64(o.Young))
 	l.waiting = sync.NewCond(&l.mu)
 	l.writer.ledger = l
 	first := &entry{done: make(chan struct{})}
@@ -223,6 +225,18 @@ func (l *Ledger) enqueue(e *entry) error {
 	return nil
 }
 
+// Remember makes Options.Young longer while the ledger is open: a new
+// configuration may let an approval live longer. It is never made shorter, since
+// what was begun under the old one lives as long as it did.
+func (l *Ledger) Remember(young time.Duration) {
+	for {
+		now := l.young.Load()
+		if now == 0 || int64(young) <= now || l.young.CompareAndSwap(now, int64(young)) {
+			return
+		}
+	}
+}
+
 // Started tells whether an exec_start of this approval is in a young file of the
 // directory, another living process's too, or was given to Append, durable or
 // not. A start without an approval is not remembered. An error means that some
@@ -233,7 +247,7 @@ func (l *Ledger) Started(id string) (bool, error) {
 	}
 	l.started.reading.Lock()
 	defer l.started.reading.Unlock()
-	found, err := parts(l.dir, l.young, l.now())
+	found, err := parts(l.dir, time.Duration(l.young.Load()), l.now())
 	if err != nil {
 		return false, fmt.Errorf("look for other ledgers: %w", err)
 	}

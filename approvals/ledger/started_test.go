@@ -33,6 +33,18 @@ func TestStartedFromEarlierFiles(t *testing.T) {
 	if err := os.Chtimes(a.Path(), old, old); err != nil {
 		t.Fatal(err)
 	}
+	l, err := Open(dir, Options{Young: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, young := range []time.Duration{2 * time.Hour, time.Second} { // longer it may become, and never shorter
+		if l.Remember(young); !isStarted(t, l, "ran") {
+			t.Errorf("after Remember(%s) the hour-old start is not known", young)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
 	for young, want := range map[time.Duration]bool{time.Minute: false, 2 * time.Hour: true} {
 		l, err := Open(dir, Options{Young: young})
 		if err != nil {

@@ -58,9 +58,13 @@ func Parse(name string, b []byte) (*Set, error) {
 		}
 		return nil, &Error{Name: name, Problems: l.problems}
 	}
-	s.digest = action.Sum("countersign/policy/v1", b)
+	s.digest = DigestOf(b)
 	return s, nil
 }
+
+// DigestOf is the digest of a policy file by its exact bytes, whether it loads or
+// not.
+func DigestOf(b []byte) action.Digest { return action.Sum("countersign/policy/v1", b) }
 
 // loader collects what is wrong, so that a person sees all of it at once.
 type loader struct {
