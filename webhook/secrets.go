@@ -29,6 +29,12 @@ func (s *Server) Exchange(next Secrets) error {
 	return nil
 }
 
+// Check says why Exchange would refuse them.
+func (s *Server) Check(next Secrets) error {
+	_, err := s.verifiersOf(next)
+	return err
+}
+
 func (s *Server) verifiersOf(from Secrets) (*verifiers, error) {
 	v := &verifiers{callbacks: map[string]*standardVerifier{}}
 	if s.cfg.Slack != nil {

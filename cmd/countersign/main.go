@@ -10,9 +10,7 @@ import (
 )
 
 func main() {
-	// A terminal that goes away must not end calls in the middle; nothing is
-	// reloaded in this release.
-	signal.Ignore(syscall.SIGHUP)
+	ignoreHangup()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], terminal{in: os.Stdin, out: os.Stdout, err: os.Stderr})
 	stop()

@@ -20,6 +20,7 @@ type policyCmd struct {
 	Explain policyExplainCmd `cmd:"" help:"Judge one call and print what every rule said. No argument's value is printed."`
 	Report  policyReportCmd  `cmd:"" help:"Count from ledger files what was asked, would have been asked, and was refused."`
 	Pin     policyPinCmd     `cmd:"" help:"Write down what the upstreams and their tools are, or compare."`
+	Restore policyRestoreCmd `cmd:"" help:"List the policies that were loaded, or put one back into the policy file."`
 }
 
 type policyTestCmd struct {

@@ -14,13 +14,17 @@ import (
 // seconds more; server/README.md says how long a supervisor should wait.
 const stopWithin = 30 * time.Second
 
+// reloads is what SIGHUP does.
+const reloads = "On SIGHUP it reads the configuration and the policy again and takes them over at once, " +
+	"or, if anything is wrong with them, stays as it is and says so."
+
 // needs is what both ways to run a gate have in common.
 const needs = "Needs a configuration (see: countersign config --defaults), a policy and a Redis, or store: ephemeral."
 
 type serveCmd struct{}
 
 // Help says what it needs.
-func (serveCmd) Help() string { return needs }
+func (serveCmd) Help() string { return needs + " " + reloads }
 
 // Run serves until it is told to stop or something essential fails.
 func (serveCmd) Run(ctx context.Context, term terminal, c *common) error {
@@ -29,13 +33,14 @@ func (serveCmd) Run(ctx context.Context, term terminal, c *common) error {
 		return err
 	}
 	log := c.logger(term)
-	d, err := daemon.New(cfg, daemon.Options{Version: version(), Log: log})
+	d, err := daemon.New(cfg, daemon.Options{Version: version(), Log: log, Load: c.again})
 	if err != nil {
 		return err
 	}
 	if err := d.Start(ctx); err != nil {
 		return err
 	}
+	defer reloadOnHangup(ctx, d).stop()
 	addrs := d.Addrs()
 	fmt.Fprintf(term.err, "countersign: ledger %s\n", d.LedgerPath())
 	fmt.Fprintf(term.err, "countersign: MCP on http://%s%s, approvers' answers on http://%s, operators on http://%s\n",
@@ -62,7 +67,7 @@ type stdioCmd struct{}
 
 // Help says what it needs.
 func (stdioCmd) Help() string {
-	return "The client starts it as its MCP server. mcp.stdio.actor says who calls. " + needs
+	return "The client starts it as its MCP server. mcp.stdio.actor says who calls. " + needs + " " + reloads
 }
 
 // Run serves one client on standard input and output until it closes its end.
@@ -71,13 +76,14 @@ func (stdioCmd) Run(ctx context.Context, term terminal, c *common) error {
 	if err != nil {
 		return err
 	}
-	d, err := daemon.New(cfg, daemon.Options{Version: version(), Log: c.logger(term), Stdio: true})
+	d, err := daemon.New(cfg, daemon.Options{Version: version(), Log: c.logger(term), Stdio: true, Load: c.again})
 	if err != nil {
 		return err
 	}
 	if err := d.Start(ctx); err != nil {
 		return err
 	}
+	defer reloadOnHangup(ctx, d).stop()
 	fmt.Fprintf(term.err, "countersign: ledger %s\n", d.LedgerPath())
 	fmt.Fprintln(term.err, "countersign: a caller that can read or write this user's files can go round this gate; "+
 		"run `countersign serve` under another user where that matters")

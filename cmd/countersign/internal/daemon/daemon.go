@@ -18,8 +18,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/countersign-mcp/countersign/approvals"
-	"github.com/countersign-mcp/countersign/approvals/action"
 	"github.com/countersign-mcp/countersign/approvals/keys"
 	"github.com/countersign-mcp/countersign/approvals/ledger"
 	"github.com/countersign-mcp/countersign/approvals/store"
@@ -29,8 +27,6 @@ import (
 	"github.com/countersign-mcp/countersign/notifier/slack"
 	"github.com/countersign-mcp/countersign/server"
 	"github.com/countersign-mcp/countersign/server/gate"
-	"github.com/countersign-mcp/countersign/server/policy"
-	"github.com/countersign-mcp/countersign/server/upstream"
 	"github.com/countersign-mcp/countersign/webhook"
 )
 
@@ -45,6 +41,9 @@ type Options struct {
 	// Links receives the links of "link:PERSON" channels. Without it a policy
 	// that names such a channel is refused.
 	Links link.Sink
+	// Load reads the configuration again, for Reload; nil where there is nothing
+	// to read it from.
+	Load func() (*config.Config, error)
 }
 
 // Addrs are the addresses that are listened on; empty where nothing is.
@@ -52,26 +51,32 @@ type Addrs struct{ MCP, Webhook, Admin string }
 
 // Daemon is one running gate.
 type Daemon struct {
-	cfg *config.Config
+	cfg *config.Config // of the start; what a reload exchanges is in rules
 	opt Options
 	log *slog.Logger
 
-	ring      *keys.Ring
-	roster    *approvals.Roster
-	policy    *policy.Set
-	ledger    *ledger.Ledger
-	store     *store.Store
-	upstreams map[string]*upstream.Upstream
-	gate      *gate.Gate
-	edge      *server.Server
-	refusals  *refusals
-	slack     *slack.Slack // nil without Slack
-	teller    *notifier.Dispatcher
-	hooks     *webhook.Server
+	ring     *keys.Ring
+	rules    atomic.Pointer[rules]
+	ledger   *ledger.Ledger
+	store    *store.Store
+	fleet    *fleet
+	tokens   *server.Tokens
+	metrics  *metrics
+	gate     *gate.Gate
+	edge     *server.Server
+	refusals *refusals
+	slack    *slack.Slack // nil without Slack
+	teller   *notifier.Dispatcher
+	hooks    *webhook.Server
 
 	listeners map[string]net.Listener
 	servers   []*http.Server
 	cleanups  []cleanup
+
+	generations *generations
+	reloading   sync.Mutex // held by a reload, and by Stop when it begins
+	stopped     bool
+	loopCtx     context.Context // ends with the loops
 
 	storeSeen atomic.Bool // the store passed its checks
 	failed    chan error
@@ -100,8 +105,10 @@ const drainShare = 2.0 / 3
 func New(cfg *config.Config, opt Options) (*Daemon, error) {
 	d := &Daemon{
 		cfg: cfg, opt: opt, log: opt.Log, failed: make(chan error, 1),
-		upstreams: map[string]*upstream.Upstream{}, listeners: map[string]net.Listener{},
+		listeners: map[string]net.Listener{}, metrics: newMetrics(opt.Version), generations: newGenerations(opt.Log),
+		fleet: newFleet(opt.Log, opt.Version, cfg.Approvals.ExecTimeout),
 	}
+	d.metrics.follow(d.generations)
 	for _, step := range []func() error{
 		d.openRules, d.openLedger, d.openListeners, d.openStore, d.openUpstreams, d.openGate, d.openEdge, d.openTelling, d.openHooks,
 	} {
@@ -149,7 +156,7 @@ func (d *Daemon) tells() bool { return !d.opt.Stdio || d.cfg.Redis.URL.IsZero() 
 // harmless calls are served and the others refused, and /readyz says so.
 func (d *Daemon) Start(ctx context.Context) error {
 	loopCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	d.endLoops = cancel
+	d.loopCtx, d.endLoops = loopCtx, cancel
 	for name, run := range d.loopsToRun() {
 		d.loops.Go(func() {
 			if err := run(loopCtx); err != nil && loopCtx.Err() == nil {
@@ -178,6 +185,7 @@ func (d *Daemon) loopsToRun() map[string]func(context.Context) error {
 		"runner":    d.runner.loop,
 		"heads":     d.tellHeads,
 		"refusals":  d.refusals.run,
+		"policy":    func(ctx context.Context) error { return d.generations.run(ctx, d.storeSeen.Load) },
 	}
 	if d.tells() {
 		loops["notifier"] = d.teller.Run
@@ -214,11 +222,11 @@ func (d *Daemon) LedgerPath() string { return d.ledger.Path() }
 
 // ServeStdio serves one client until in ends or ctx does.
 func (d *Daemon) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
-	who := d.cfg.MCP.Stdio
-	if who.Actor == "" {
+	who := stdioActor(d.cfg)
+	if who.ID == "" {
 		return errors.New("mcp.stdio.actor is empty: say who calls over standard input")
 	}
-	return d.edge.ServeStdio(ctx, in, out, action.Actor{ID: who.Actor, Roles: who.Roles, Owners: who.Owners, Auth: "none:stdio"})
+	return d.edge.ServeStdio(ctx, in, out, who)
 }
 
 // Stop ends everything. Waiting callers are answered; running calls have two
@@ -227,6 +235,9 @@ func (d *Daemon) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 // beyond ctx. It may be called more than once.
 func (d *Daemon) Stop(ctx context.Context) error {
 	d.stopOnce.Do(func() {
+		d.reloading.Lock()
+		d.stopped = true
+		d.reloading.Unlock()
 		d.stopErr = d.cleanup(ctx)
 	})
 	return d.stopErr

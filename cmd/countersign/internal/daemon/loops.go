@@ -43,22 +43,20 @@ func (d *Daemon) watchStore(ctx context.Context) error {
 			d.log.Warn("the notifier's sign of life could not be written", "error", err)
 		}
 	}
+	if err := d.generations.once(ctx); err != nil && ctx.Err() == nil {
+		d.log.Warn("the policy could not be published to the other processes yet", "error", err)
+		d.generations.soon()
+	}
 	d.storeSeen.Store(true)
 	d.log.Info("the store is ready")
 	return d.store.Run(ctx)
 }
 
-// wake starts the upstreams, so that the first agent finds them running and the
-// gate can say who they are. One that does not start is tried again when it is
-// needed.
-func (d *Daemon) wake(ctx context.Context) error {
-	for name, u := range d.upstreams {
-		d.loops.Go(func() {
-			if err := u.Start(ctx); err != nil && ctx.Err() == nil {
-				d.log.Warn("an upstream did not start; it is tried again when it is needed", "upstream", name, "error", err)
-			}
-		})
-	}
+// wake starts the upstreams of the start.
+func (d *Daemon) wake(context.Context) error {
+	d.fleet.mu.Lock()
+	defer d.fleet.mu.Unlock()
+	d.start(d.fleet.now)
 	return nil
 }
 
@@ -143,6 +141,9 @@ func (d *Daemon) ready(ctx context.Context) error {
 		return fmt.Errorf("redis: %w", err)
 	case !alive:
 		return errors.New("notifier: none is known to be alive yet")
+	}
+	if err := d.generations.ready(); err != nil {
+		return err
 	}
 	if err := d.ledger.Trouble(); err != nil {
 		return fmt.Errorf("ledger: %w", err)

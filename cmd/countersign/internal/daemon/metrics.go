@@ -14,6 +14,7 @@ import (
 type metrics struct {
 	registry *prometheus.Registry
 	requests *prometheus.CounterVec
+	reloads  *prometheus.CounterVec
 }
 
 func newMetrics(version string) *metrics {
@@ -23,14 +24,37 @@ func newMetrics(version string) *metrics {
 			Name: "countersign_webhook_requests_total",
 			Help: "Requests to the webhook and admin listeners, by route and by how they ended.",
 		}, []string{"route", "outcome"}),
+		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "countersign_policy_reloads_total",
+			Help: "Reloads of the configuration since the start, by how they ended: loaded, or rejected and everything as it was.",
+		}, []string{"outcome"}),
 	}
+	m.reloads.WithLabelValues(reloadLoaded) // told from the start, as 0
+	m.reloads.WithLabelValues(reloadRejected)
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "countersign_build_info",
 		Help: "Always 1; the labels say what is running.",
 	}, []string{"version", "go_version"})
 	build.WithLabelValues(version, runtime.Version()).Set(1)
-	m.registry.MustRegister(m.requests, build)
+	m.registry.MustRegister(m.requests, m.reloads, build)
 	return m
+}
+
+// follow tells of the newest policy and of ours.
+func (m *metrics) follow(g *generations) {
+	gauge := func(name, help string, value func() float64) {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+	}
+	gauge("countersign_policy_generation", "The number of the newest policy that any process has loaded; 0 while it is not known.", func() float64 {
+		n, _ := g.state()
+		return float64(n)
+	})
+	gauge("countersign_policy_behind", "1 while another process has loaded another policy since, and this one refuses calls that need a yes.", func() float64 {
+		if _, behind := g.state(); behind {
+			return 1
+		}
+		return 0
+	})
 }
 
 // A label that is no word of a closed set would be a leak, or grow without end.

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/countersign-mcp/countersign/approvals"
@@ -23,7 +22,6 @@ import (
 	"github.com/countersign-mcp/countersign/notifier/slack"
 	"github.com/countersign-mcp/countersign/server"
 	"github.com/countersign-mcp/countersign/server/gate"
-	"github.com/countersign-mcp/countersign/server/upstream"
 	"github.com/countersign-mcp/countersign/webhook"
 )
 
@@ -42,13 +40,13 @@ func (d *Daemon) openRules() error {
 	if d.opt.Stdio && d.cfg.MCP.Stdio.Actor == "" {
 		return errors.New("mcp.stdio.actor is empty: say who calls over standard input")
 	}
-	if d.roster, err = d.cfg.Roster(); err != nil {
+	r, err := readRules(d.cfg, d.opt.Links != nil)
+	if err != nil {
 		return err
 	}
-	if d.policy, err = loadPolicy(d.cfg, d.opt.Links != nil); err != nil {
-		return err
-	}
-	for _, w := range d.policy.Warnings() {
+	d.rules.Store(r)
+	d.generations.set(r.policy.Digest())
+	for _, w := range r.policy.Warnings() {
 		d.log.Warn("policy: " + w)
 	}
 	return nil
@@ -77,16 +75,17 @@ func (d *Daemon) openLedger() error {
 	if err := privateDir(d.cfg.LedgerPath()); err != nil {
 		return fmt.Errorf("ledger.dir: %w", err)
 	}
-	l, err := ledger.Open(d.cfg.LedgerPath(), ledger.Options{Log: d.log, Young: d.longest()})
+	l, err := ledger.Open(d.cfg.LedgerPath(), ledger.Options{Log: d.log, Young: longest(d.rules.Load())})
 	if err != nil {
 		return fmt.Errorf("opening the ledger: %w", err)
 	}
 	d.ledger = l
 	d.onStop("the ledger", func(context.Context) error { return l.Close() })
-	_, err = l.Append(context.Background(), policyLoaded(d.policy))
+	_, err = l.Append(context.Background(), policyLoaded(d.rules.Load().policy))
 	if err != nil {
 		return fmt.Errorf("writing to the ledger: %w", err)
 	}
+	d.keep(d.rules.Load())
 	return nil
 }
 
@@ -106,16 +105,6 @@ func privateDir(path string) error {
 	return nil
 }
 
-// longest is how long the start of a call can matter: from the park over the
-// claim to the end of the run.
-func (d *Daemon) longest() time.Duration {
-	var timeout time.Duration
-	for _, r := range d.policy.Routes() {
-		timeout = max(timeout, r.Timeout)
-	}
-	return timeout + d.cfg.Approvals.ClaimTTL + d.cfg.Approvals.ExecTimeout
-}
-
 // openListeners binds before anything else is built: a taken port is found at
 // once, and the others learn the addresses.
 func (d *Daemon) openListeners() error {
@@ -127,14 +116,10 @@ func (d *Daemon) openListeners() error {
 		want[listenWebhook], want[listenAdmin] = d.cfg.Webhook.Listen, d.cfg.Admin.Listen
 	}
 	if addr, ok := want[listenMCP]; ok {
-		tokens, err := callers(d.cfg)
-		if err != nil {
+		if err := d.rules.Load().checkListener(); err != nil {
 			return err
 		}
-		if err := server.Validate(addr, tokens); err != nil {
-			return err
-		}
-		if tokens.Len() == 0 {
+		if len(d.rules.Load().tokens) == 0 {
 			d.log.Warn("mcp.auth.tokens is empty: every request over HTTP is answered with 401; make a token with: countersign token new")
 		}
 		if !config.Loopback(addr) && len(d.cfg.MCP.AllowedHosts) == 0 {
@@ -176,68 +161,26 @@ func (d *Daemon) openStore() error {
 	if err != nil {
 		return err
 	}
-	d.store = s
+	d.store, d.generations.store = s, s
 	d.onStop("the store", func(context.Context) error { return s.Close() })
 	d.onStop("the ledger's head", d.lastHead)
 	return nil
 }
 
 func (d *Daemon) openUpstreams() error {
-	d.onStop("the upstreams", d.closeUpstreams)
-	for name := range d.cfg.Upstreams {
-		up, err := upstream.New(StartOf(d.cfg, name, d.opt.Version), d.log)
-		if err != nil {
-			return err
-		}
-		d.upstreams[name] = up
+	d.onStop("the upstreams", d.fleet.close)
+	first, err := d.fleet.plan(d.cfg)
+	if err != nil {
+		return err
 	}
+	d.fleet.sail(first)
 	return nil
 }
 
-// StartOf says how a configured upstream is started, by the gate and by whoever
-// asks it what it is. Version is our own.
-func StartOf(cfg *config.Config, name, version string) upstream.Config {
-	u := cfg.Upstreams[name]
-	env := make(map[string]string, len(u.Env))
-	for k, v := range u.Env {
-		env[k] = v.Reveal()
-	}
-	return upstream.Config{Name: name, Command: u.Command, Dir: u.Dir, Env: env, Version: version}
-}
-
-// closeUpstreams stops them side by side: each may need its grace.
-func (d *Daemon) closeUpstreams(context.Context) error {
-	var ends []func() error
-	for name, u := range d.upstreams {
-		ends = append(ends, func() error {
-			if err := u.Close(); err != nil {
-				return fmt.Errorf("upstream %s: %w", name, err)
-			}
-			return nil
-		})
-	}
-	return together(ends)
-}
-
-// together does all at once and waits for all.
-func together(what []func() error) error {
-	errs := make([]error, len(what))
-	var all sync.WaitGroup
-	for i, do := range what {
-		all.Go(func() { errs[i] = do() })
-	}
-	all.Wait()
-	return errors.Join(errs...)
-}
-
 func (d *Daemon) openGate() error {
-	ups := map[string]gate.Upstream{}
-	for name, u := range d.upstreams {
-		ups[name] = u
-	}
 	g, err := gate.New(gate.Config{
 		Store: d.store, Ledger: d.ledger, Ring: d.ring, Log: d.log,
-		State: gate.State{Policy: d.policy, Roster: d.roster, Upstreams: ups},
+		State: d.rules.Load().state(d.fleet.now), Behind: d.generations.soon,
 		Settings: gate.Settings{
 			Hold: d.cfg.MCP.Hold, Holds: d.cfg.MCP.Holds, ExecTimeout: d.cfg.Approvals.ExecTimeout, Lease: d.cfg.Approvals.Lease,
 			NoCollect: !d.cfg.MCP.CollectTool, RefuseAsError: d.cfg.MCP.RefusalStyle == "error",
@@ -255,23 +198,14 @@ func (d *Daemon) openGate() error {
 	return nil
 }
 
-// callers are the tokens of those who call over HTTP.
-func callers(cfg *config.Config) (*server.Tokens, error) {
-	list := make([]server.Token, 0, len(cfg.MCP.Auth.Tokens))
-	for _, t := range cfg.MCP.Auth.Tokens {
-		list = append(list, server.Token{SHA256: t.SHA256, Actor: t.Actor, Roles: t.Roles, Owners: t.Owners})
-	}
-	return server.NewTokens(list)
-}
-
 func (d *Daemon) openEdge() error {
-	tokens, err := callers(d.cfg)
-	if err != nil {
+	var err error
+	if d.tokens, err = server.NewTokens(d.rules.Load().tokens); err != nil {
 		return err
 	}
 	d.refusals = newRefusals(d.ledger, d.log)
 	edge, err := server.New(server.Config{
-		Gate: d.gate, Auth: tokens, Log: d.log, Path: d.cfg.MCP.Path, Version: d.opt.Version,
+		Gate: d.gate, Auth: d.tokens, Log: d.log, Path: d.cfg.MCP.Path, Version: d.opt.Version,
 		AllowedHosts: d.cfg.MCP.AllowedHosts, AllowedOrigins: d.cfg.MCP.AllowedOrigins, SessionIdle: d.cfg.MCP.SessionIdle,
 		MaxPerActor: d.cfg.MCP.MaxInFlight, Malformed: d.refusals.take,
 	})
@@ -310,7 +244,7 @@ func (d *Daemon) openTelling() error {
 	if d.cfg.Slack != nil {
 		s, err := slack.New(slack.Config{
 			BotToken: d.cfg.Slack.BotToken.Reveal(), APIURL: d.cfg.Slack.APIURL, Ring: d.ring,
-			Roster: func() *approvals.Roster { return d.roster }, Approvers: func() []string { return approversOf(d.policy) }, Log: d.log,
+			Roster: d.roster, Approvers: func() []string { return approversOf(d.rules.Load().policy) }, Log: d.log,
 		})
 		if err != nil {
 			return err
@@ -331,6 +265,9 @@ func (d *Daemon) openTelling() error {
 	return err
 }
 
+// roster are the people of this moment.
+func (d *Daemon) roster() *approvals.Roster { return d.rules.Load().roster }
+
 // publicURL is where people reach the webhook listener.
 func (d *Daemon) publicURL() string {
 	if d.cfg.Webhook.PublicURL != "" {
@@ -344,30 +281,17 @@ func (d *Daemon) openHooks() error {
 	if !d.tells() {
 		return nil
 	}
-	counts := newMetrics(d.opt.Version)
+	secrets := d.rules.Load().secrets()
 	cfg := webhook.Config{
 		Decider: d.store, Adopter: d.store, Links: d.store, Ring: d.ring,
-		Roster:    func() *approvals.Roster { return d.roster },
-		Directory: configured{func() *approvals.Roster { return d.roster }},
-		Callbacks: map[string]webhook.Inbound{}, Desk: d.store, Health: func(context.Context) error { return nil }, Ready: d.ready,
-		PublicURL: d.publicURL(), Log: d.log, Metrics: counts.handler(), Observe: counts.observe,
+		Roster: d.roster, Directory: configured{d.roster}, Callbacks: secrets.Callbacks, Desk: d.store, Health: func(context.Context) error { return nil }, Ready: d.ready,
+		PublicURL: d.publicURL(), Log: d.log, Metrics: d.metrics.handler(), Observe: d.metrics.observe,
 	}
 	if d.slack != nil {
-		var secrets []string
-		for _, s := range d.cfg.Slack.SigningSecrets {
-			secrets = append(secrets, s.Reveal())
-		}
-		cfg.Slack = &webhook.Slack{SigningSecrets: secrets, AppID: d.slack.AppID, TeamID: d.slack.TeamID, EnterpriseID: d.slack.EnterpriseID}
+		cfg.Slack = &webhook.Slack{SigningSecrets: secrets.SigningSecrets, AppID: d.slack.AppID, TeamID: d.slack.TeamID, EnterpriseID: d.slack.EnterpriseID}
 		cfg.Directory, cfg.Replier = d.slack, d.slack
 	}
-	for name, t := range d.cfg.Tickets {
-		cfg.Callbacks[name] = inbound(t)
-	}
-	tokens, err := adminTokens(d.cfg)
-	if err != nil {
-		return err
-	}
-	cfg.Tokens = func() *webhook.Tokens { return tokens }
+	cfg.Tokens = func() *webhook.Tokens { return d.rules.Load().admins }
 	for _, p := range d.cfg.Webhook.TrustedProxies {
 		cfg.TrustedProxies = append(cfg.TrustedProxies, netip.MustParsePrefix(p)) // validated at load
 	}

@@ -3,9 +3,7 @@ package daemon
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
@@ -20,31 +18,26 @@ import (
 // contacting or starting anything. It returns the policy.
 func Check(cfg *config.Config) (*policy.Set, error) {
 	_, keyFault := ring(cfg)
-	tokens, tokenFault := callers(cfg)
-	faults := []error{keyFault, tokenFault, server.CheckNames(cfg.MCP.AllowedHosts, cfg.MCP.AllowedOrigins)}
-	if tokenFault == nil {
-		faults = append(faults, server.Validate(cfg.MCP.Listen, tokens))
-	}
-	for _, name := range slices.Sorted(maps.Keys(cfg.Tickets)) {
-		if err := inbound(cfg.Tickets[name]).Validate(); err != nil {
-			faults = append(faults, fmt.Errorf("tickets.%s.inbound: %w", name, err))
-		}
-	}
-	set, policyFault := loadPolicy(cfg, false)
-	return set, errors.Join(append(faults, policyFault)...)
+	faults := []error{keyFault, server.CheckNames(cfg.MCP.AllowedHosts, cfg.MCP.AllowedOrigins)}
+	r, err := readRules(cfg, false)
+	faults = append(faults, err, r.checkListener())
+	return r.policy, errors.Join(faults...)
 }
 
 // loadPolicy reads the configured policy and checks it against the rest of the
-// configuration: every approver is somebody, every channel can be told.
-func loadPolicy(cfg *config.Config, links bool) (*policy.Set, error) {
+// configuration: every approver is somebody, every channel can be told. The text is
+// returned also where it is no good policy.
+func loadPolicy(cfg *config.Config, links bool) (*policy.Set, []byte, error) {
 	path := cfg.PolicyPath()
-	b, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("reading the policy: there is no %s; server/policy/README.md shows how to write one", path)
-	}
+	b, err := readPolicyFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("reading the policy: %w", err)
+		return nil, nil, err
 	}
+	set, err := parsePolicy(path, b, cfg, links)
+	return set, b, err
+}
+
+func parsePolicy(path string, b []byte, cfg *config.Config, links bool) (*policy.Set, error) {
 	set, err := policy.Parse(path, b)
 	if err != nil {
 		return nil, err

@@ -1,10 +1,10 @@
-// Package shelf keeps the policies that a gate has loaded, so that an older one
+// Package archive keeps the policies that a gate has loaded, so that an older one
 // can be put back. Each is a file of its own in data_dir/policies, named by its
 // digest; it is the policy's exact bytes. The newest 50 are kept.
 //
-// A shelf is written by every gate of a data_dir and read by `countersign policy
+// It is written by every gate of a data_dir and read by `countersign policy
 // restore`. Files appear whole or not at all.
-package shelf
+package archive
 
 import (
 	"errors"
@@ -30,14 +30,14 @@ const (
 
 var digest = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// Kept is one policy on the shelf.
+// Kept is one policy of the archive.
 type Kept struct {
 	Digest string    // in hex
 	At     time.Time // when it was loaded last
 	path   string
 }
 
-// Keep puts a policy on the shelf of a data directory, or on its top if it is
+// Keep puts a policy in the archive of a data directory, or on its top if it is
 // there already, and takes off what is too many.
 func Keep(dataDir string, text []byte) error {
 	dir := filepath.Join(dataDir, dirName)

@@ -1,4 +1,4 @@
-package shelf
+package archive
 
 import (
 	"fmt"
@@ -31,7 +31,7 @@ func list(t *testing.T, dir string) []Kept {
 func TestKeepAndRead(t *testing.T) {
 	dir := t.TempDir()
 	if len(list(t, dir)) != 0 {
-		t.Fatal("a shelf that is not there holds something")
+		t.Fatal("an archive that is not there holds something")
 	}
 	first := keep(t, dir, "one")
 	path := filepath.Join(dir, "policies", first+".yaml")
