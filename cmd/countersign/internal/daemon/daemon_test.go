@@ -34,19 +34,21 @@ const token = "token-of-the-agent"
 // scene is one directory with a configuration that is right. A test changes
 // what it is about.
 type scene struct {
-	t        *testing.T
-	dir      string
-	upstream *testservers.Upstream
-	Store    string // configuration of the store
-	MCP      string // address, and the like
-	Webhook  string
-	Admin    string
-	Key      string
-	Data     string
-	Ledger   string
-	Tokens   string
-	Callback string
-	More     string
+	t         *testing.T
+	dir       string
+	upstream  *testservers.Upstream
+	Store     string // configuration of the store
+	MCP       string // address, and the like
+	Webhook   string
+	Admin     string
+	Key       string
+	Data      string
+	Ledger    string
+	Tokens    string
+	Callback  string
+	More      string
+	Env       string // one more variable of the upstream
+	Upstream2 bool   // another upstream beside it
 }
 
 const goodPolicy = `version: 2
@@ -94,16 +96,31 @@ mcp: {listen: %s, hold: 20s, stdio: {actor: ana@acme.test}, auth: {tokens: %s}}
 webhook: {listen: %s, public_url: "http://127.0.0.1:1"}
 admin: {listen: %s}
 ledger: {dir: %s}
-upstreams: {judge: {command: %s, env: %s}}
+upstreams: {judge: {command: %s, env: %s}%s}
 people: {ana: {actors: [ana@acme.test]}, olga: {}}
 tickets: {desk: {inbound: {scheme: standard-webhooks, secrets: [%s]}}}
 %s`,
 		quoted(filepath.Join(s.dir, s.Data)), s.Store, quoted(s.Key), quoted(s.MCP), s.Tokens, quoted(s.Webhook), quoted(s.Admin),
-		quoted(s.Ledger), quoted(s.upstream.Command()), quoted(s.upstream.Env(false)), quoted(s.Callback), s.More), s.dir)
+		quoted(s.Ledger), quoted(s.upstream.Command()), quoted(s.env()), s.beside(), quoted(s.Callback), s.More), s.dir)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	return cfg
+}
+
+func (s *scene) env() map[string]string {
+	env := s.upstream.Env(false)
+	if s.Env != "" {
+		env[s.Env] = "1"
+	}
+	return env
+}
+
+func (s *scene) beside() string {
+	if !s.Upstream2 {
+		return ""
+	}
+	return ", other: {command: [true]}"
 }
 
 // asked is where links of the scene's policy go.
