@@ -90,7 +90,7 @@ func policiesRecorded(p *patient) Finding {
 	case p.audit == nil || p.audit.last == "":
 		return fine(what + "the first start records this one")
 	case p.audit.last != digest:
-		return warn("restart the gate, or put the file back", what+"the file is not the policy that was loaded last, %.12s", p.audit.last)
+		return warn("send the gate SIGHUP, or put the file back with countersign policy restore", what+"the file is not the policy that was loaded last, %.12s", p.audit.last)
 	}
 	if _, kept := p.keptPolicy(digest); !kept {
 		return warn("keep the policy file under version control", what+"%s on the ledger; this one is not kept in data_dir",

@@ -124,7 +124,7 @@ func weak(key config.Secret) bool {
 }
 
 func lookAtPolicy(_ context.Context, p *patient) []Finding {
-	set, err := loadPolicy(p.cfg, false)
+	set, _, err := loadPolicy(p.cfg, false)
 	if err != nil {
 		return failures("put the policy right; countersign check says the same without the rest", err)
 	}
@@ -175,7 +175,7 @@ func casesThatFail(set *policy.Set) []string {
 func lookAtListeners(_ context.Context, p *patient) []Finding {
 	cfg := p.cfg
 	var found []Finding
-	tokens, err := callers(cfg)
+	tokens, err := server.NewTokens(tokensOf(cfg))
 	switch {
 	case err != nil:
 		found = append(found, failures("put mcp.auth.tokens right", err)...)

@@ -381,7 +381,7 @@ func TestDoctorBesideAGate(t *testing.T) {
 		t.Errorf("the policy is the loaded one: %q", got)
 	}
 	c.Policy += "# another\n"
-	if got := strings.Join(c.diagnose().found("checklist", Warn), "\n"); !strings.Contains(got, "the file is not the policy that was loaded last, "+d.policy.Digest().Hex()[:12]) {
+	if got := strings.Join(c.diagnose().found("checklist", Warn), "\n"); !strings.Contains(got, "the file is not the policy that was loaded last, "+d.rules.Load().policy.Digest().Hex()[:12]) {
 		t.Errorf("a file that was changed since: %s", got)
 	}
 }
