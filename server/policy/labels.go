@@ -32,10 +32,8 @@ func (a *activation) labelled(pointer string) ref.Val {
 		slices.Sort(session)
 		return types.NewStringList(types.DefaultTypeAdapter, slices.Compact(session))
 	}
-	raw, known := a.args.follow(pointer)
+	raw := a.args.follow(pointer)
 	switch {
-	case !known:
-		return types.WrapErr(errAlias)
 	case raw == nil:
 		return noLabels
 	case len(a.facts.Labels) == 0:
@@ -94,19 +92,19 @@ func labelledThroughout(labels map[string][]string, pointer string, raw []byte) 
 }
 
 // follow is the value at a pointer that begins with a slash; nil when there is
-// none. known is false when there may be one.
-func (o *object) follow(pointer string) (raw []byte, known bool) {
+// none.
+func (o *object) follow(pointer string) []byte {
 	first, rest, deeper := strings.Cut(pointer[1:], "/")
-	raw, known = o.member(unescapePointer(first))
-	for deeper && raw != nil && known {
+	raw := o.member(unescapePointer(first))
+	for deeper && raw != nil {
 		first, rest, deeper = strings.Cut(rest, "/")
-		raw, known = part(raw, unescapePointer(first))
+		raw = part(raw, unescapePointer(first))
 	}
-	return raw, known
+	return raw
 }
 
 // part is a member of an object by name, or an element of an array by index.
-func part(raw []byte, name string) (value []byte, known bool) {
+func part(raw []byte, name string) []byte {
 	switch action.TypeOf(raw) {
 	case "object":
 		o := object{group: group{raw: raw}}
@@ -114,10 +112,10 @@ func part(raw []byte, name string) (value []byte, known bool) {
 	case "array":
 		parts, _ := split(nil, raw)
 		if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(parts) && strconv.Itoa(i) == name {
-			return parts[i].value, true
+			return parts[i].value
 		}
 	}
-	return nil, true
+	return nil
 }
 
 var (

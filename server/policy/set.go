@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"cel.dev/cel-go/common/types/ref"
@@ -78,7 +77,6 @@ func (s *Set) Bind(upstreams []string) error {
 			s.warns = append(s.warns, fmt.Sprintf("line %d: %s is for no configured upstream", e.line, e.pattern.text))
 		}
 	}
-	s.warns = append(s.warns, s.shadowed(upstreams)...)
 	return nil
 }
 
@@ -126,9 +124,7 @@ func (s *Set) Roles(own []string, actor string, groups []string) []string {
 	}
 	for role, members := range s.roles {
 		for _, m := range members {
-			// No actor passes for a group by its name.
-			group := strings.HasPrefix(m, "group:")
-			if !group && m == actor || group && slices.Contains(groups, m) {
+			if m == actor || slices.Contains(groups, m) {
 				set[role] = true
 			}
 		}

@@ -76,12 +76,15 @@ func TestExamplesLoad(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(path), "countersign.yaml")); err != nil {
 				t.Errorf("%s has no configuration beside it", path)
 			}
-		case "policy-five-rules.yaml":
+		case "policy-five-rules.yaml", "github.yaml", "filesystem.yaml", "postgres.yaml":
 			if out, errs, code := countersign(within(t, 20*time.Second), nil, "policy", "test", path); code != 0 {
 				t.Errorf("%s: exit %d\n%s%s", path, code, out, errs)
 			}
 		case "manifest.yaml": // TestSlackManifest
 		default:
+			if filepath.Ext(name) == ".md" { // with the other documents
+				return nil
+			}
 			t.Errorf("%s: nothing checks it", path)
 		}
 		return nil

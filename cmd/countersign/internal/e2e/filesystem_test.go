@@ -140,6 +140,59 @@ routes:
 	r.verify()
 }
 
+// The starting policy for this server holds on the server itself: it says something
+// of every tool, reading runs, writing asks, and what is outside, or usually holds a
+// secret, is denied before the server hears of it.
+func TestStartingPolicyForTheFilesystemServer(t *testing.T) {
+	t.Parallel()
+	command := filesystemCommand(t)
+	files, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(filepath.Join(root, "deploy", "policies", "filesystem.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := strings.NewReplacer("/workspace", files, "slack:C0APPROVALS", "slack:"+channel).Replace(string(b))
+	r := newRig(t, rigOptions{Beside: fmt.Sprintf(", files: {command: %s}", quoted(append(command, files))), Policy: policy})
+	for name, text := range map[string]string{"there.txt": "was here", ".env": "TOKEN=x"} {
+		if err := os.WriteFile(filepath.Join(files, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, errs, code := countersign(within(t, time.Minute), nil, "policy", "test", filepath.Join(r.dir, "policy.yaml"))
+	if code != 0 || errs != "" {
+		t.Errorf("its cases, with another directory: exit %d\n%s%s", code, out, errs)
+	}
+	out, _, _ = countersign(within(t, time.Minute), nil, "doctor", "--config", r.config("a"))
+	if strings.Contains(out, "files: no entry lists these") || strings.Contains(out, "files: no tool is meant") || !strings.Contains(out, "files: the policy shows 14 of them and denies 0") {
+		t.Errorf("the policy and the server do not fit: %s", out)
+	}
+
+	g := r.start("a", "")
+	g.MCP += "/files"
+	c, ctx := g.client(testservers.Legacy), within(t, 2*time.Minute)
+	res, err := c.Call(ctx, "read_text_file", pathArgs(files, "there.txt", ""), testservers.Extra{})
+	if err != nil || res.IsError() || !strings.Contains(res.Text(), "was here") {
+		t.Errorf("reading: %v: %s %s", err, res.Result, res.Error)
+	}
+	for _, path := range []string{".env", "../x", "a/../../x"} {
+		res, err := c.Call(ctx, "read_text_file", json.RawMessage(quoted(map[string]string{"path": files + "/" + path})), testservers.Extra{})
+		if err != nil || res.Code() != -32602 {
+			t.Errorf("%s: %v: %s %s", path, err, res.Result, res.Error)
+		}
+	}
+	got, card := r.write1(t, c, files, "new.txt", "content")
+	if a := r.click(olgaSlack, card.TS, "approve"); a.Status != 200 {
+		t.Fatalf("the click: %+v", a)
+	}
+	if res := await(t, got); res.IsError() || res.Error != nil {
+		t.Errorf("writing: %s %s", res.Result, res.Error)
+	}
+	is(t, files, "new.txt", "content")
+}
+
 // file is what can be seen of one without changing it.
 type file struct {
 	info os.FileInfo
