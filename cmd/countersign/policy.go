@@ -18,6 +18,7 @@ import (
 type policyCmd struct {
 	Test    policyTestCmd    `cmd:"" help:"Judge a policy's own cases. Needs nothing but the file."`
 	Explain policyExplainCmd `cmd:"" help:"Judge one call and print what every rule said. No argument's value is printed."`
+	Diff    policyDiffCmd    `cmd:"" help:"Judge calls under two policies and print what comes out differently."`
 	Report  policyReportCmd  `cmd:"" help:"Count from ledger files what was asked, would have been asked, and was refused."`
 	Pin     policyPinCmd     `cmd:"" help:"Write down what the upstreams and their tools are, or compare."`
 	Restore policyRestoreCmd `cmd:"" help:"List the policies that were loaded, or put one back into the policy file."`
@@ -102,7 +103,7 @@ func (policyExplainCmd) Help() string {
 
 // Run explains one judgement. The exit code is not the verdict's.
 func (c policyExplainCmd) Run(term terminal, common *common) error {
-	facts, err := c.facts(term)
+	facts, err := readCall(term, c.Call)
 	if err != nil {
 		return err
 	}
@@ -117,10 +118,11 @@ func (c policyExplainCmd) Run(term terminal, common *common) error {
 	return e.text(term.out)
 }
 
-func (c policyExplainCmd) facts(term terminal) (policy.Facts, error) {
+// readCall reads a call to judge from a file, or from standard input.
+func readCall(term terminal, name string) (policy.Facts, error) {
 	in := term.in
-	if c.Call != "-" {
-		f, err := os.Open(c.Call)
+	if name != "-" {
+		f, err := os.Open(name)
 		if err != nil {
 			return policy.Facts{}, fmt.Errorf("reading the call: %w", err)
 		}
@@ -135,7 +137,7 @@ func (c policyExplainCmd) facts(term terminal) (policy.Facts, error) {
 	case int64(len(b)) > most:
 		return policy.Facts{}, errors.New("the call is larger than any that the gate takes")
 	}
-	return policy.ParseCall(c.Call, b)
+	return policy.ParseCall(name, b)
 }
 
 // set is the policy, bound. The roles that it gives to the call's actor are added
