@@ -100,6 +100,7 @@ var crashes = []crash{
 	{"decide.after", 0, true, nil, approved},
 	{"claim.after", 0, true, neverRan, unknown},
 	{"exec_start.after", 0, true, unknown, unknown},
+	{"labels.after", 0, true, unknown, unknown},
 	{"renew.after", 0, true, unknown, unknown},
 	{"forward.before", 0, true, unknown, unknown},
 	{"", 1, true, unknown, unknown},
