@@ -94,7 +94,7 @@ func TestOwnMetaOfTheWrongShape(t *testing.T) {
 	head := g.initialize(anaToken)
 	for _, meta := range []string{
 		`"countersign/idempotency-key":1`, `"countersign/idempotency-key":""`, `"countersign/workflow":null`, `"countersign/workflow":{}`,
-		`"countersign/session":7`, `"countersign/session":""`, `"countersign/session":"` + strings.Repeat("x", 257) + `"`,
+		`"countersign/session":7`, `"countersign/session":"a\u0007b"`, `"countersign/session":""`, `"countersign/session":"` + strings.Repeat("x", 257) + `"`,
 		`"countersign/workflow":"` + strings.Repeat("x", 257) + `"`, `"progressToken":{}`, `"progressToken":null`, `"progressToken":[1]`,
 	} {
 		g.post(legacyCall("1", "ok", `,"_meta":{`+meta+`}`), head).is(t, 200, codeInvalidParams)

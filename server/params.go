@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"strings"
+	"unicode"
 
 	"github.com/countersign-mcp/countersign/approvals/action"
 	"github.com/countersign-mcp/countersign/server/gate"
@@ -88,6 +89,9 @@ func (p *parts) own(name string, raw json.RawMessage) *gate.Error {
 	v, ok := action.Text(raw)
 	if !ok || v == "" || len(v) > ownMax {
 		return failure(codeInvalidParams, name+" is a string of 1 to 256 bytes")
+	}
+	if name == metaSession && strings.ContainsFunc(v, unicode.IsControl) {
+		return failure(codeInvalidParams, name+" has a control character")
 	}
 	*to = v
 	return nil

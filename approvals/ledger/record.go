@@ -102,8 +102,9 @@ type Record struct {
 	Outcome string `json:"outcome"` // of a decision: Allow, Deny or Review
 	Reason  string `json:"reason"`  // a code such as "unlisted" or "frozen", never prose
 	Rules   []Rule `json:"rules"`
-	// Labels say where the values of the call come from, as words of a closed
-	// set: which value it is stays untold.
+	// Labels are words of a closed set. In a decision they say where the values of
+	// the call come from, and not which; in an exec_start what the session carries
+	// from then on.
 	Labels []string `json:"labels"`
 
 	// Observed is said of a decision to allow what the policy would have asked

@@ -72,6 +72,9 @@ func (r *Record) check() error {
 		return &Invalid{"labels", "has too many entries"}
 	}
 	for _, l := range r.Labels {
+		if l == "" {
+			return &Invalid{"labels", "has an empty one"}
+		}
 		if err := word("labels", l); err != nil {
 			return err
 		}

@@ -169,7 +169,8 @@ func (k *call) runAllowed(ctx context.Context) Answer {
 		return k.refuse(ctx, refusal{code: codeInternal, reason: "stopping", message: sayStopping})
 	}
 	defer k.g.work.Done()
-	if err := k.g.write(ctx, k.allowed(), k.start()); err != nil {
+	gives := k.st.given(k.c.Server, k.c.Tool, k.claimed)
+	if err := k.g.write(ctx, k.allowed(), k.start(gives)); err != nil {
 		return k.noLedger(err)
 	}
 	k.labels = provenance.Union(k.labels, k.g.carries(ctx, k.st, k.c))
@@ -179,7 +180,7 @@ func (k *call) runAllowed(ctx context.Context) Answer {
 	if err != nil {
 		return k.stopped()
 	}
-	if gives := k.st.given(k.c.Server, k.c.Tool, k.claimed); !k.g.sure(k.labels[""], gives) {
+	if !k.g.sure(k.labels[""], gives) {
 		k.g.taint(ctx, k.c, gives)
 	}
 	fault.Point("labels.after")

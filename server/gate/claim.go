@@ -21,6 +21,7 @@ import (
 // won, the grant to run it.
 type claimed struct {
 	parked approvals.Parked
+	gives  []string            // what a session carries that gets anything of its result
 	labels map[string][]string // known by now, beside those that it was parked with
 	policy *policy.Set         // by which it was found fit
 	up     Upstream
@@ -290,6 +291,7 @@ func (g *Gate) keep(ctx context.Context, grant approvals.Grant) {
 // were shown.
 func (g *Gate) start(c *claimed) error {
 	r := g.claimRecord(ledger.ExecStart, c.parked)
+	r.Labels = c.gives
 	r.Approval = approvalOf(c.parked.Ticket)
 	if err := g.writeLate(r); err != nil {
 		return err

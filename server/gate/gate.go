@@ -121,6 +121,7 @@ type Gate struct {
 	lists    singleflight.Group
 	sessions *provenance.Sessions
 	flushing atomic.Bool // labels are being written later
+	recalled sync.Map    // id of a dead ledger whose sessions were labelled again → true
 	schemas  schemas
 	listings sync.Map // Upstream → *catalogue, the last one
 	settled  sync.Map // approval id → true: its dead owner's ledger says that nobody can know

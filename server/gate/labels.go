@@ -2,11 +2,14 @@ package gate
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/countersign-mcp/countersign/approvals"
 	"github.com/countersign-mcp/countersign/approvals/action"
+	"github.com/countersign-mcp/countersign/approvals/ledger"
 	"github.com/countersign-mcp/countersign/server/policy"
 	"github.com/countersign-mcp/countersign/server/provenance"
 )
@@ -68,9 +71,8 @@ func (s *State) given(server, tool string, labels map[string][]string) []string 
 func (g *Gate) label(c *claimed, r *run) {
 	st, e := g.state.Load(), &c.parked.Envelope
 	c.labels = provenance.Union(c.labels, g.carries(g.life, st, e.Call))
-	gives := st.given(e.Call.Server, e.Call.Tool, e.Provenance)
-	r.gives.Store(&gives)
-	g.taint(g.life, e.Call, gives)
+	r.gives.Store(&c.gives)
+	g.taint(g.life, e.Call, c.gives)
 }
 
 // ofTwin are the labels of this call, where it waits for an approval that the same
@@ -153,4 +155,47 @@ func (g *Gate) flushLast(ctx context.Context) {
 	if err := g.sessions.Flush(last); err != nil {
 		g.log.Error("labels of sessions could not be stored before the end, and are forgotten", "sessions", n)
 	}
+}
+
+// Recall labels again the sessions that dead processes of this directory labelled
+// within the time that labels are kept: one that died while the store could not be
+// reached took what it could not write with it, but for its ledger. Call it before
+// the first call is served; Recover does the same for processes that die later.
+func (g *Gate) Recall(ctx context.Context) error {
+	if g.adopt == nil || !g.state.Load().Policy.UsesLabels() {
+		return nil
+	}
+	dead, err := g.adopt()
+	errs := []error{err}
+	for _, d := range dead {
+		errs = append(errs, g.recall(ctx, d))
+		d.Release()
+	}
+	return errors.Join(errs...)
+}
+
+// recall does it for one ledger, once.
+func (g *Gate) recall(ctx context.Context, d *ledger.Dead) error {
+	if _, done := g.recalled.Load(d.ID); done || !g.state.Load().Policy.UsesLabels() {
+		return nil
+	}
+	type session struct{ actor, name string }
+	carried := map[session][]string{}
+	err := d.Labelled(time.Now().Add(-provenance.TTL), func(r ledger.Record) {
+		s := session{r.Actor, r.Session}
+		for _, l := range r.Labels {
+			if !slices.Contains(carried[s], l) {
+				carried[s] = append(carried[s], l)
+			}
+		}
+	})
+	for s, labels := range carried {
+		g.sessions.Add(ctx, s.actor, s.name, labels)
+	}
+	g.flushLater()
+	if err != nil {
+		return fmt.Errorf("reading the labels of sessions from %s: %w", d.ID, err)
+	}
+	g.recalled.Store(d.ID, true)
+	return nil
 }

@@ -160,6 +160,65 @@ func TestCloseWritesLabels(t *testing.T) {
 	b.wantStored("s", "session:retrieved")
 }
 
+// A process that dies while the store is down takes with it what it could not
+// write. The next one on its ledger's directory finds it there before its first
+// call, with the store up or down.
+func TestLabelsOfADeadProcess(t *testing.T) {
+	for name, storeUp := range map[string]bool{"the store is back": true, "the store is still down": false} {
+		t.Run(name, func(t *testing.T) {
+			b := labelBench(t)
+			down := func(func() error) error { return errLostReply }
+			b.calls.on("Labels", down)
+			b.calls.on("AddLabels", down)
+			b.runs(in("s", req(ana, "echo", `{}`)))
+			b.dir.Release()
+			ch, tk := b.parked(claiming(in("t", req(ana, "wait_it", `{"a":1}`)), `{"v":1,"labels":{"/a":["model"]}}`))
+			b.vote(tk, "ben", approvals.Approve, "")
+			<-ch
+			b.wantStored("s", "")
+			other := b.another()
+			if !storeUp {
+				other.calls.on("Labels", down)
+				other.calls.on("AddLabels", down)
+			}
+			if err := other.Recall(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := other.sessions.Labels(t.Context(), ana.ID, "s"); slices.Contains(got, "session:retrieved") {
+				t.Error("a living process's ledger was read")
+			}
+			if err := b.book.Ledger.(*ledger.Ledger).Close(); err != nil { // as its death does
+				t.Fatal(err)
+			}
+			if err := other.Recall(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for session, want := range map[string][]string{
+				"s": {"session:retrieved"}, "t": {"session:model", "session:retrieved", "session:unknown"}, "u": nil,
+			} {
+				if !storeUp {
+					want = append(want, provenance.Unknown)
+				}
+				if got := other.sessions.Labels(t.Context(), ana.ID, session); !slices.Equal(got, want) {
+					t.Errorf("%s carries %v, want %v", session, got, want)
+				}
+			}
+			if storeUp {
+				b.wantStored("s", "session:retrieved")
+			}
+		})
+	}
+}
+
+// Where no label makes a difference no ledger is read for them.
+func TestNothingToRecall(t *testing.T) {
+	b := newBench(t)
+	b.adopt = func() ([]*ledger.Dead, error) { t.Error("the dead were looked for"); return nil, nil }
+	if err := b.Recall(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // What somebody wrote into Redis is no label: the session counts as unknown, in a
 // process that knows nothing of it too.
 func TestForgedSessionsAreUnknown(t *testing.T) {

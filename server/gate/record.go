@@ -66,9 +66,11 @@ func (k *call) decision(outcome, reason string) ledger.Record {
 	return r
 }
 
-// start is the record before the bytes of an allowed call leave.
-func (k *call) start() ledger.Record {
+// start is the record before the bytes of an allowed call leave. gives is what its
+// session carries from then on.
+func (k *call) start(gives []string) ledger.Record {
 	r := k.record(ledger.ExecStart)
+	r.Labels = gives
 	r.ArgsDigest = k.g.argsDigest(k.c)
 	return r
 }

@@ -22,6 +22,7 @@ func (g *Gate) Recover(ctx context.Context) error {
 	dead, err := g.adopt()
 	errs := []error{err}
 	for _, d := range dead {
+		errs = append(errs, g.recall(ctx, d))
 		if err := g.settle(ctx, d); err != nil {
 			errs = append(errs, fmt.Errorf("settling the claims of %s: %w", d.ID, err))
 		}

@@ -97,6 +97,8 @@ func (g *Gate) try(r *run, id string, who action.Actor) {
 
 // execute runs a call whose claim is won, to its end.
 func (g *Gate) execute(c *claimed, r *run) *ending {
+	e := &c.parked.Envelope
+	c.gives = g.state.Load().given(e.Call.Server, e.Call.Tool, e.Provenance)
 	if err := g.start(c); err != nil {
 		g.log.Error("exec_start could not be written; the call is not run", "approval", c.parked.ID, "error", err)
 		return g.finish(c, outcome{status: statusNotRun, errorType: approvals.CauseLedger})

@@ -157,6 +157,10 @@ func (d *Daemon) tells() bool { return !d.opt.Stdio || d.cfg.Redis.URL.IsZero() 
 func (d *Daemon) Start(ctx context.Context) error {
 	loopCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	d.loopCtx, d.endLoops = loopCtx, cancel
+	// Before the first call: a session must not be clean in between.
+	if err := d.gate.Recall(ctx); err != nil {
+		d.log.Warn("labels that a dead process gave to sessions may be missing; it is tried again", "error", err)
+	}
 	for name, run := range d.loopsToRun() {
 		d.loops.Go(func() {
 			if err := run(loopCtx); err != nil && loopCtx.Err() == nil {

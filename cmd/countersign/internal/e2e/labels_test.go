@@ -3,7 +3,6 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -77,10 +76,10 @@ func TestSessionsCarryWhatTheyHaveRead(t *testing.T) {
 			t.Errorf("%s: another session: %s", name, got.Text())
 		}
 		r.judge(ran+1, "in another session")
-		if got := do("s", "retrieved"); got.Error == nil || !strings.Contains(string(got.Error), "-32602") {
+		if got := do("s", "retrieved"); got.Code() != -32602 || got.Reason() != "policy_denied" {
 			t.Errorf("%s: what a page chose: %s", name, got.Text())
 		}
-		if got := do("s", "trusted"); got.Error == nil || !strings.Contains(string(got.Error), "-32602") {
+		if got := do("s", "trusted"); got.Code() != -32602 || got.Reason() != "malformed" {
 			t.Errorf("%s: a claim that is none: %s", name, got.Text())
 		}
 		r.judge(ran+1, "after the refusals")
