@@ -161,6 +161,23 @@ func TestAYesDoesNotCutTheClosingShort(t *testing.T) {
 	})
 }
 
+// A card of a policy that closes for less does not shorten what another has closed.
+func TestAShorterClosingDoesNotCutALongerOneShort(t *testing.T) {
+	everywhere(t, func(t *testing.T, p *place) {
+		short := request(`"short"`, closing, func(r *approvals.Park) { r.Closing.For = time.Second })
+		p.park(t, short)
+		for i := range 3 {
+			p.denied(t, fmt.Sprint(i), "ben")
+		}
+		p.decide(t, vote(short.Envelope.OperationID, "ben", approvals.Deny))
+		err := p.open(t)
+		var no *approvals.NoRoom
+		if !errors.As(err, &no) || no.After < 9*time.Minute {
+			t.Errorf("%v, %+v", err, no)
+		}
+	})
+}
+
 // Only a vote that makes a card denied counts, and only a card that is approved
 // ends the row.
 func TestWhatIsNoDenial(t *testing.T) {

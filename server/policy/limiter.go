@@ -198,21 +198,16 @@ func (b *bucket) has(now time.Time) float64 {
 // add changes how many calls fit. A clock that goes back gives nothing, then or when
 // it goes on again.
 func (b *bucket) add(now time.Time, n float64) {
-	b.calls = min(b.burst, b.has(now)+n)
+	b.calls = b.has(now) + n
 	if now.After(b.at) {
 		b.at = now
 	}
 }
 
-// hair is what a sum of fractions may be off by. A call that comes at the very
-// moment it was told to come at must fit. What it takes too much it leaves too
-// little, so it adds up to nothing.
-const hair = 1e-6
-
 // wait is how long until a call fits; 0 when one does.
 func (b *bucket) wait(now time.Time) time.Duration {
 	missing := 1 - b.has(now)
-	if missing <= hair {
+	if missing <= 0 {
 		return 0
 	}
 	return max(1, time.Duration(math.Ceil(missing/b.rate*float64(time.Second))))

@@ -124,20 +124,34 @@ func TestLimiterIsBounded(t *testing.T) {
 	}
 }
 
+// Calls at once, some of them taken back, under policies that follow each other: never
+// one more than fits.
 func TestLimiterAtOnce(t *testing.T) {
 	l, _ := limiter(t, `[{match: "*", per: actor, rate: 1/d, burst: 20}]`)
 	var wg sync.WaitGroup
 	var allowed atomic.Int64
 	for range 8 {
 		wg.Go(func() {
-			for range 50 {
-				if l.Allow("ana", "read", "desk", "look") == nil {
-					allowed.Add(1)
+			mine := l
+			for i := range 50 {
+				if i%10 == 5 {
+					mine = mine.Next(l.limits)
 				}
+				if mine.Allow("ana", "read", "desk", "look") != nil {
+					continue
+				}
+				if i%3 == 0 {
+					mine.Uncount("ana", "read", "desk", "look")
+					continue
+				}
+				allowed.Add(1)
 			}
 		})
 	}
 	wg.Wait()
+	for l.Allow("ana", "read", "desk", "look") == nil {
+		allowed.Add(1)
+	}
 	if allowed.Load() != 20 {
 		t.Errorf("%d calls were allowed", allowed.Load())
 	}
@@ -247,20 +261,20 @@ func TestLimiterTakesBack(t *testing.T) {
 // A limit that the next policy still has, in the same words, goes on counting. One
 // that is new or has changed begins anew, and what is gone is not remembered.
 func TestLimiterOfTheNextPolicy(t *testing.T) {
-	l, _ := limiter(t, `[{match: "*", per: actor, rate: 1/h, burst: 2}, {match: desk/look, per: actor, rate: 1/h, burst: 1}]`)
+	l, _ := limiter(t, `[{match: "*", per: actor, rate: 1/h, burst: 3}, {match: desk/look, per: actor, rate: 1/h, burst: 1}]`)
 	look := func(l *Limiter, actor string) bool { return l.Allow(actor, "read", "desk", "look") == nil }
 	if !look(l, "ana") || look(l, "ana") {
 		t.Fatal("the burst of 1")
 	}
-	other, _ := limiter(t, `[{match: "*", per: actor, rate: 1/h, burst: 2}, {match: "*", per: actor, rate: 1/h, burst: 2}]`)
-	next := l.Next(other.limits)
-	if !look(next, "ana") || look(next, "ana") {
-		t.Error("of the two calls one was left, and a limit that stands twice counts once")
+	other, _ := limiter(t, `[{match: "*", per: actor, rate: 1/h, burst: 3}]`)
+	next := l.Next(append(other.limits, other.limits...))
+	if !look(next, "ana") || !look(next, "ana") || look(next, "ana") {
+		t.Error("of three calls two were left, and a limit that stands twice counts once")
 	}
 	if look(l, "ana") {
 		t.Error("a call that came in under the policy before counts apart")
 	}
-	wider, _ := limiter(t, `[{match: "*", per: actor, rate: 1/h, burst: 3}]`)
+	wider, _ := limiter(t, `[{match: "*", per: actor, rate: 1/h, burst: 4}]`)
 	if next = next.Next(wider.limits); !look(next, "ana") {
 		t.Error("a limit that changed goes on counting")
 	}

@@ -17,7 +17,7 @@ const MaxSteps = 1_000_000
 const (
 	maxArgs  = 100_000 // values in the arguments
 	argDepth = 128
-	maxNest  = 5_000 // schemas within schemas, on the way
+	maxNest  = 2_000 // schemas within schemas, on the way
 	perStep  = 16    // bytes compared in a step
 	perRun   = 4     // instructions of a pattern run, each on one byte, in a step
 )
