@@ -237,6 +237,7 @@ func (s *Server) data(ctx context.Context, who caller, f action.Frame, x *exchan
 	var a gate.Answer
 	switch {
 	case bad != nil:
+		s.misfit(ctx, who, f, bad)
 		a = gate.Answer{Error: bad}
 	case f.Method == methodList:
 		x.token = p.token

@@ -32,16 +32,16 @@ func (s *Server) servePost(w http.ResponseWriter, r *http.Request, rc *http.Resp
 	}
 	version, ok := one(r.Header, headVersion)
 	if !ok {
-		refuse(out, f.ID, mismatch("%s is given twice", headVersion))
+		s.refuse(r, out, who, f, mismatch("%s is given twice", headVersion))
 		return
 	}
 	said, bad := readClaim(f.Meta)
 	if f.Kind == action.Request && bad != nil {
-		refuse(out, f.ID, bad)
+		s.refuse(r, out, who, f, bad)
 		return
 	}
 	if f.Kind == action.Request && said.version != "" && said.version != version {
-		refuse(out, f.ID, mismatch("%s is not the body's %s", headVersion, metaVersion))
+		s.refuse(r, out, who, f, mismatch("%s is not the body's %s", headVersion, metaVersion))
 		return
 	}
 	if modern(version) {
@@ -66,6 +66,12 @@ func refuse(out *httpStream, id json.RawMessage, e *gate.Error) {
 	_ = out.json(http.StatusBadRequest, id, gate.Answer{Error: e}) // a client that is gone can't be told
 }
 
+// refuse answers a request that doesn't fit what is around it, and tells of it.
+func (s *Server) refuse(r *http.Request, out *httpStream, who caller, f action.Frame, e *gate.Error) {
+	s.misfit(r.Context(), who, f, e)
+	refuse(out, f.ID, e)
+}
+
 // postModern answers one message of the stateless era. A session id is ignored,
 // as that era's specification asks.
 func (s *Server) postModern(r *http.Request, out *httpStream, who caller, f action.Frame, said claim) {
@@ -80,11 +86,11 @@ func (s *Server) postModern(r *http.Request, out *httpStream, who caller, f acti
 		return
 	}
 	if bad := checkTriple(f.Meta, said); bad != nil {
-		refuse(out, f.ID, bad)
+		s.refuse(r, out, who, f, bad)
 		return
 	}
 	if bad := checkMirror(r.Header, f); bad != nil {
-		refuse(out, f.ID, bad)
+		s.refuse(r, out, who, f, bad)
 		return
 	}
 	switch f.Method {

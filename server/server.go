@@ -40,8 +40,8 @@ type Config struct {
 	Auth Authenticator
 	Log  *slog.Logger // nothing is logged when nil
 
-	// Malformed, when set, hears of each message that could not be read as one,
-	// before its sender is told. It must return soon.
+	// Malformed, when set, hears of each message that could not be read as one, and
+	// of each tools/call whose _meta or headers don't fit, before its sender is told. It must return soon.
 	Malformed func(ctx context.Context, m Malformed)
 
 	Path    string // of the endpoint that serves all upstreams; default "/mcp"
@@ -76,8 +76,8 @@ type Config struct {
 	Drain      time.Duration // for running calls once stdin has ended; default 3 s
 }
 
-// Malformed is a message that an actor sent and that was refused unread. It holds
-// nothing of the message.
+// Malformed is a message that an actor sent and that was refused before any policy
+// saw it. It holds nothing of the message.
 type Malformed struct {
 	Actor  action.Actor
 	Front  string
@@ -216,6 +216,15 @@ func (s *Server) malformed(ctx context.Context, who caller, err error) (*gate.Er
 		s.cfg.Malformed(ctx, Malformed{Actor: who.actor, Front: who.front, Code: e.Code, Reason: e.Message})
 	}
 	return e, id
+}
+
+// misfit hears of a tools/call that could be read and is refused for what is around
+// the call: its _meta, its headers. No policy has seen it, so nobody else records
+// it. e's words are ours and quote nothing of the message.
+func (s *Server) misfit(ctx context.Context, who caller, f action.Frame, e *gate.Error) {
+	if f.Method == methodCall && s.cfg.Malformed != nil {
+		s.cfg.Malformed(ctx, Malformed{Actor: who.actor, Front: who.front, Code: e.Code, Reason: e.Message})
+	}
 }
 
 // begin counts a request that Close waits for; false when closing.

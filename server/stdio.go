@@ -161,6 +161,7 @@ func (c *stdioConn) request(ctx context.Context, f action.Frame) {
 		bad = checkTriple(f.Meta, said)
 	}
 	if bad != nil {
+		c.s.misfit(ctx, c.who, f, bad)
 		c.out.refuse(f.ID, bad)
 		return
 	}

@@ -2,6 +2,7 @@ package action
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -276,6 +277,51 @@ func TestDigestIsNotWritten(t *testing.T) {
 	for _, bad := range []string{"", "00", d.Hex()[1:] + "g", d.Hex() + "00"} {
 		if _, err := ParseDigest(bad); err == nil {
 			t.Errorf("%q parsed", bad)
+		}
+	}
+}
+
+// frozen is the SHA-256 of the vectors of version 1. What is sealed under it must
+// be readable and keep its digests for ever: a change of the form is a new version,
+// with vectors of its own.
+const frozen = "4ae83b984f1454b5d82f3d3d71db284670d05cb4b795a812c8febcf2b6c71d41"
+
+func TestVersion1IsFrozen(t *testing.T) {
+	b, err := os.ReadFile("testdata/envelope_vectors.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != frozen {
+		t.Errorf("testdata/envelope_vectors.json is not the frozen one (%x): version 1 of the envelope must not change", sum)
+	}
+	if EnvelopeVersion != 1 {
+		t.Error("a new version needs vectors of its own, and must still decode version 1")
+	}
+	full := vectors(t)[1].envelope(t)
+	empty := 0
+	fields(reflect.ValueOf(&full).Elem(), "", func(path string, v reflect.Value) {
+		if v.IsZero() {
+			empty++
+			t.Errorf("%s is empty in the full vector, so its form is not frozen", path)
+		}
+	})
+}
+
+// A digest of one kind is never one of another, whatever the parts.
+func TestDomainsAreApart(t *testing.T) {
+	e := vectors(t)[1].envelope(t)
+	parts := [][]byte{e.Match().Bytes(), e.Encode()}
+	if Sum(envelopeDomain, parts...) != e.Digest() {
+		t.Error("the envelope's digest is not the sum of match key and encoding")
+	}
+	seen := map[Digest]string{}
+	for _, domain := range []string{matchDomain, envelopeDomain, "countersign/match/v2", "countersign/envelope/v2", "", "countersign/match/v1\x00", "countersign/envelope/v1\x0032:"} {
+		for name, p := range map[string][][]byte{"none": nil, "one": {[]byte("ab")}, "two": {[]byte("a"), []byte("b")}, "empty": {nil}, "empties": {nil, nil}, "lengths": {[]byte("1:a")}, "joined": {append(bytes.Clone(parts[0]), parts[1]...)}, "both": parts} {
+			d := Sum(domain, p...)
+			if other, twice := seen[d]; twice {
+				t.Errorf("%q %s is %s too", domain, name, other)
+			}
+			seen[d] = fmt.Sprintf("%q %s", domain, name)
 		}
 	}
 }

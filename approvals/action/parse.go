@@ -66,9 +66,9 @@ func Parse(b []byte, l Limits) (Frame, error) {
 // Check tells whether b is one JSON value as this project accepts it from
 // strangers: valid UTF-8, no byte order mark, nothing after the value, no deeper
 // and no longer than l, no object with a name twice, none with two names that
-// are equal after compatibility normalisation and case folding, and no control,
-// format or other invisible character in a name. Escapes are decoded before
-// names are compared. The error is a [*Malformed].
+// are equal after compatibility normalisation and case folding, no control, format
+// or other invisible character in a name, no name "__proto__", and none of more than
+// 1024 bytes beyond ASCII. Escapes are decoded before names are compared. The error is a [*Malformed].
 func Check(b []byte, l Limits) error {
 	s := newScan(b, l)
 	if m := s.open(); m != nil {
@@ -254,6 +254,16 @@ func (s *scan) name(seen *siblings, name string, at int, reserved map[string]str
 	if invisibleIn(name) {
 		s.refuse(CodeParse, "a control or invisible character in the name"+where)
 	}
+	if fold {
+		switch {
+		case name == "__proto__":
+			// Whoever merges such an object in JavaScript gets members that nobody judged.
+			s.refuse(CodeParse, "a name"+where+" that JavaScript gives a meaning of its own")
+		case len(name) > longestFolded && !isASCII(name):
+			s.refuse(CodeParse, "the name"+where+" is longer than "+strconv.Itoa(longestFolded)+" bytes and not plain ASCII")
+			return // folding it could take many times its size
+		}
+	}
 	if seen.clash(name, fold) {
 		s.refuse(CodeParse, "the name"+where+" stands twice in one object, exactly or but for case or form")
 		s.idAmbiguous = s.idAmbiguous || s.depth == 1
@@ -272,6 +282,9 @@ func (s *scan) name(seen *siblings, name string, at int, reserved map[string]str
 		}
 	}
 }
+
+// longestFolded is the longest name, in bytes, that is compared by its folded forms.
+const longestFolded = 1024
 
 // unquote decodes a JSON string that the decoder has accepted.
 func unquote(raw []byte) (string, bool) {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -37,6 +39,10 @@ func TestParseAccepts(t *testing.T) {
 		{
 			"names in another script", `{"jsonrpc":"2.0","id":1,"method":"x","params":{"straße":1,"ключ":2,"名前":3}}`,
 			Frame{Kind: Request, ID: json.RawMessage("1"), Method: "x", Params: json.RawMessage(`{"straße":1,"ключ":2,"名前":3}`)},
+		},
+		{
+			"a long plain name", `{"jsonrpc":"2.0","id":1,"method":"x","params":{"` + strings.Repeat("n", 9000) + `":1}}`,
+			Frame{Kind: Request, ID: json.RawMessage("1"), Method: "x", Params: json.RawMessage(`{"` + strings.Repeat("n", 9000) + `":1}`)},
 		},
 		{
 			"the same name in sibling objects", `{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":{"k":1},"b":[{"k":1},{"K":1}]}}`,
@@ -106,6 +112,9 @@ func hostile() []body {
 		{"variation selector in a name", call(`{"name":"x","arguments":{"to\ufe00":1}}`), CodeParse, "5"},
 		{"filler in a name", call(`{"name":"x","arguments":{"\u3164":1}}`), CodeParse, "5"},
 		{"line separator in a name", call(`{"name":"x","arguments":{"a\u2028":1}}`), CodeParse, "5"},
+		{"prototype", call(`{"name":"x","arguments":{"a":{"__proto__":{"path":"/etc"}}}}`), CodeParse, "5"},
+		{"prototype by escape", call(`{"name":"x","arguments":{"\u005f_proto__":{"path":"/etc"}}}`), CodeParse, "5"},
+		{"a name that grows when it is folded", call(`{"name":"x","arguments":{"` + strings.Repeat("\ufdfa", 2000) + `":1}}`), CodeParse, "5"},
 		{"duplicate method", `{"jsonrpc":"2.0","id":5,"method":"tools/list","method":"tools/call"}`, CodeParse, ""},
 		{"method in another case", `{"jsonrpc":"2.0","id":5,"method":"tools/list","Method":"tools/call"}`, CodeParse, ""},
 		{"method only in another case", `{"jsonrpc":"2.0","id":5,"METHOD":"tools/call"}`, CodeParse, ""},
@@ -246,6 +255,59 @@ func BenchmarkParse(b *testing.B) {
 	for b.Loop() {
 		if _, err := Parse(in, Limits{}); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// A message of the greatest size costs a small multiple of that, whatever it holds.
+func TestHostileMessagesCostTheirSize(t *testing.T) {
+	const size = 1 << 20
+	fill := func(s string) string { return strings.Repeat(s, size/len(s)) }
+	var distinct, odd strings.Builder
+	for i := range size / 12 {
+		distinct.WriteString(`"` + strconv.FormatInt(int64(i), 36) + `":1,`)
+	}
+	for i := range size / 16 {
+		odd.WriteString(`"é` + strconv.FormatInt(int64(i), 36) + `":1,`)
+	}
+	for name, in := range map[string]string{
+		"one long text":       call(`{"name":"x","arguments":{"a":"` + fill("x") + `"}}`),
+		"escapes":             call(`{"name":"x","arguments":{"a":"` + fill(`\u0041`) + `"}}`),
+		"one long name":       call(`{"name":"x","arguments":{"` + fill("N") + `":1}}`),
+		"an escaped name":     call(`{"name":"x","arguments":{"` + fill(`\u0041`) + `":1}}`),
+		"a name that expands": call(`{"name":"x","arguments":{"` + fill("\ufdfa") + `":1}}`),
+		"names that expand":   call(`{"name":"x","arguments":{"a":[` + fill(`{"`+strings.Repeat("\ufdfa", 300)+`":1},`) + `1]}}`),
+		"many names":          call(`{"name":"x","arguments":{` + distinct.String() + `"z":1}}`),
+		"many odd names":      call(`{"name":"x","arguments":{` + odd.String() + `"z":1}}`),
+		"the same name":       call(`{"name":"x","arguments":{` + fill(`"a":1,`) + `"z":1}}`),
+		"many objects":        call(`{"name":"x","arguments":{"a":[` + fill(`{"a":1},`) + `1]}}`),
+		"many empty lists":    call(`{"name":"x","arguments":{"a":[` + fill(`[],`) + `1]}}`),
+		"deep":                call(`{"name":"x","arguments":{"a":[` + fill(strings.Repeat("[", 28)+strings.Repeat("]", 28)+",") + `1]}}`),
+		"too deep":            call(`{"name":"x","arguments":{"a":` + fill("[")),
+		"one number":          call(`{"name":"x","arguments":{"a":` + fill("1") + `}}`),
+		"an open text":        `{"` + fill("a"),
+		"blanks":              fill(" "),
+		"a long id":           `{"id":"` + fill("a") + `","jsonrpc":"2.0","method":"ping"}`,
+	} {
+		var before, parsed, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		f, err := Parse([]byte(in), Limits{})
+		runtime.ReadMemStats(&parsed)
+		if took := (parsed.TotalAlloc - before.TotalAlloc) / size; took > 80 {
+			t.Errorf("%s: %d times its size was taken", name, took)
+		}
+		if err != nil {
+			continue
+		}
+		runtime.ReadMemStats(&before)
+		if _, err := Canonical(f.Args); err != nil && f.Args != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for range Fields(f.Args) {
+		}
+		runtime.ReadMemStats(&after)
+		if took := (after.TotalAlloc - before.TotalAlloc) / size; took > 80 {
+			t.Errorf("%s: its canonical form took %d times its size", name, took)
 		}
 	}
 }

@@ -38,6 +38,7 @@ const testTools = `[
  {"name":"hidden_tool","inputSchema":{"type":"object"}},
  {"name":"unlisted_tool","inputSchema":{"type":"object"}},
  {"name":"crash_it"},{"name":"crash_read"},{"name":"hang_it"},{"name":"hang_read"},{"name":"wait_read"},{"name":"wait_it"},{"name":"fail_it"},
+ {"name":"leak_read"},{"name":"spill_read"},{"name":"leak_it"},
  {"name":"fail_read"},{"name":"rpcerror_it"},{"name":"rpcerror_read"},{"name":"big_it"},{"name":"progress_read"},
  {"name":"gone_order"},{"name":"auto_order"}
 ]`
@@ -58,6 +59,9 @@ tools:
   desk/hang_read: read
   desk/wait_read: read
   desk/fail_read: read
+  desk/leak_read: read
+  desk/spill_read: read
+  desk/leak_it: {tier: destructive, title: "Leak {order} to {list}"}
   desk/rpcerror_read: read
   desk/progress_read: read
   desk/gone_order: {tier: destructive, route: leaves}
@@ -91,6 +95,7 @@ type bench struct {
 	ring   *keys.Ring
 	set    Settings
 	lease  time.Duration
+	log    *slog.Logger // nothing is logged when nil
 }
 
 type option func(*bench)
@@ -107,6 +112,9 @@ func newBench(t *testing.T, opts ...option) *bench {
 	for _, o := range opts {
 		o(b)
 	}
+	if b.log == nil {
+		b.log = slog.New(slog.DiscardHandler)
+	}
 	if b.url == "" {
 		b.mini = miniredis.RunT(t)
 		b.url = "redis://" + b.mini.Addr()
@@ -117,7 +125,7 @@ func newBench(t *testing.T, opts ...option) *bench {
 	}
 	b.up, err = upstream.New(upstream.Config{
 		Name: "desk", Command: b.dir.Command(), Env: b.dir.Env(), StopGrace: time.Second,
-	}, slog.New(slog.DiscardHandler))
+	}, b.log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +146,7 @@ func (b *bench) fill() {
 	b.book = &badLedger{Ledger: led}
 	b.store, err = store.Open(t.Context(), store.Options{
 		URL: b.url, Embedded: b.mini != nil, Ring: b.ring, Owner: led.ID(), Lease: b.lease,
-		Log: slog.New(slog.DiscardHandler),
+		Log: b.log,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +165,7 @@ func (b *bench) fill() {
 	})
 	b.calls = &badStore{Store: b.store}
 	b.Gate, err = New(Config{
-		Store: b.calls, Ledger: b.book, Ring: b.ring, Log: slog.New(slog.DiscardHandler), Settings: b.set,
+		Store: b.calls, Ledger: b.book, Ring: b.ring, Log: b.log, Settings: b.set,
 		State: b.stateOf(testPolicy),
 		Adopt: func() ([]*ledger.Dead, error) { return ledger.Adopt(b.ledDir) },
 	})

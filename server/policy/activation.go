@@ -15,6 +15,7 @@ type activation struct {
 	args            *object
 	roles, evidence ref.Val
 	labels          functions.LateBoundOp
+	left            *steps
 }
 
 // ResolveName gives a variable its value.
@@ -45,6 +46,8 @@ func (a *activation) ResolveName(name string) (any, bool) {
 			a.evidence = types.NewStringList(types.DefaultTypeAdapter, a.facts.Evidence)
 		}
 		return a.evidence, true
+	case stepsVariable:
+		return a.left, true
 	}
 	return nil, false
 }

@@ -1,61 +1,121 @@
 package policy
 
 import (
-	"regexp"
+	"bytes"
 	"slices"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/countersign-mcp/countersign/approvals/action"
 )
 
-// argForm is a rule on an argument as it is written.
+// argForm is a rule on an argument, or on the items of one, as it is written.
 type argForm struct {
+	name                 string // for messages
 	required, sized      bool
 	kind                 string
 	size                 length
 	least, most          *yaml.Node // min, max
-	pattern              *regexp.Regexp
+	pattern              *form
 	oneOf, within, hosts *yaml.Node
-	forText, forNumber   []string // keys that only a string, or only a number, can meet
+	list                 items
+	forText              []string // keys that only a string can meet
+	forNumber            []string // only a number
+	forList              []string // only an array
 }
 
 // argRule reads the rule on one argument.
 func (l *loader) argRule(name, n *yaml.Node) argRule {
-	f := argForm{size: length{most: -1}}
-	text := func(key string, read func(*yaml.Node)) func(*yaml.Node) {
-		return func(n *yaml.Node) { f.forText = append(f.forText, key); read(n) }
+	l.argument(name)
+	f := argForm{name: name.Value}
+	r := newArgRule(name, l.argForm(n, &f, "the rule of "+f.name)...)
+	switch r.kind = f.kind; {
+	case r.kind != "":
+	case len(f.forText) > 0:
+		r.kind = "string"
+	case len(f.forNumber) > 0:
+		r.kind = "number"
+	case len(f.forList) > 0:
+		r.kind = "array"
 	}
-	number := func(key string, read func(*yaml.Node)) func(*yaml.Node) {
-		return func(n *yaml.Node) { f.forNumber = append(f.forNumber, key); read(n) }
+	return r
+}
+
+// argument refuses a name that no call can have.
+func (l *loader) argument(name *yaml.Node) {
+	var call bytes.Buffer
+	call.WriteByte('{')
+	quote(&call, name.Value)
+	call.WriteString(":0}")
+	if err := action.Check(call.Bytes(), action.Limits{}); err != nil {
+		l.fail(name, "no call can have an argument called %q", name.Value)
 	}
-	l.keys(n, "the rule of "+name.Value, map[string]func(*yaml.Node){
-		"required": func(n *yaml.Node) { f.required = l.flag(n, "required") },
-		"type":     func(n *yaml.Node) { f.kind = l.oneOf(n, "type", jsonTypes...) },
-		"min_len":  text("min_len", func(n *yaml.Node) { f.size.least, f.sized = l.whole(n, "min_len", 0), true }),
-		"max_len":  text("max_len", func(n *yaml.Node) { f.size.most, f.sized = l.whole(n, "max_len", 0), true }),
-		"pattern":  text("pattern", func(n *yaml.Node) { f.pattern = l.regexp(n) }),
-		"within":   text("within", func(n *yaml.Node) { f.within = n }),
-		"hosts":    text("hosts", func(n *yaml.Node) { f.hosts = n }),
-		"min":      number("min", func(n *yaml.Node) { f.least = n }),
-		"max":      number("max", func(n *yaml.Node) { f.most = n }),
-		"one_of":   func(n *yaml.Node) { f.oneOf = n },
+}
+
+func (l *loader) argForm(n *yaml.Node, f *argForm, what string) []check {
+	f.size.most, f.list.most = -1, -1
+	in := func(keys *[]string, key string, read func(*yaml.Node)) func(*yaml.Node) {
+		return func(n *yaml.Node) { *keys = append(*keys, key); read(n) }
+	}
+	text, number, list := &f.forText, &f.forNumber, &f.forList
+	l.keys(n, what, map[string]func(*yaml.Node){
+		"required":  func(n *yaml.Node) { f.required = l.flag(n, "required") },
+		"type":      func(n *yaml.Node) { f.kind = l.oneOf(n, "type", jsonTypes...) },
+		"min_len":   in(text, "min_len", func(n *yaml.Node) { f.size.least, f.sized = l.whole(n, "min_len", 0), true }),
+		"max_len":   in(text, "max_len", func(n *yaml.Node) { f.size.most, f.sized = l.whole(n, "max_len", 0), true }),
+		"pattern":   in(text, "pattern", func(n *yaml.Node) { f.pattern = l.regexp(n) }),
+		"within":    in(text, "within", func(n *yaml.Node) { f.within = n }),
+		"hosts":     in(text, "hosts", func(n *yaml.Node) { f.hosts = n }),
+		"min":       in(number, "min", func(n *yaml.Node) { f.least = n }),
+		"max":       in(number, "max", func(n *yaml.Node) { f.most = n }),
+		"min_items": in(list, "min_items", func(n *yaml.Node) { f.list.least = l.whole(n, "min_items", 0) }),
+		"max_items": in(list, "max_items", func(n *yaml.Node) { f.list.most = l.whole(n, "max_items", 0) }),
+		"items":     in(list, "items", func(n *yaml.Node) { f.list.each = l.items(n, f.name) }),
+		"one_of":    func(n *yaml.Node) { f.oneOf = n },
 	})
+	l.agree(n, f)
+	return l.checks(n, f)
+}
+
+// items reads the rule on every item of an array.
+func (l *loader) items(n *yaml.Node, name string) []check {
+	f := argForm{name: "an item of " + name}
+	each := l.argForm(n, &f, "the rule of the items of "+name)
 	switch {
-	case len(f.forText) > 0 && len(f.forNumber) > 0:
-		l.fail(n, "%s is for strings and %s for numbers, and %s can't be both", f.forText[0], f.forNumber[0], name.Value)
-	case len(f.forText) > 0 && f.kind != "" && f.kind != "string":
-		l.fail(n, "%s is for strings, and %s is of type %s", f.forText[0], name.Value, f.kind)
-	case len(f.forNumber) > 0 && f.kind != "" && f.kind != "number" && f.kind != "integer":
-		l.fail(n, "%s is for numbers, and %s is of type %s", f.forNumber[0], name.Value, f.kind)
+	case f.required:
+		l.fail(n, "an item of %s is always there; write its type instead of required", name)
+	case n.Kind == yaml.MappingNode && len(n.Content) == 0:
+		l.fail(n, "the rule of the items of %s says nothing", name)
+	}
+	return each
+}
+
+// agree refuses keys that no value can meet together.
+func (l *loader) agree(n *yaml.Node, f *argForm) {
+	type group struct {
+		keys  []string
+		what  string
+		kinds []string
+	}
+	groups := []group{{f.forText, "strings", []string{"string"}}, {f.forNumber, "numbers", []string{"number", "integer"}}, {f.forList, "arrays", []string{"array"}}}
+	groups = slices.DeleteFunc(groups, func(g group) bool { return len(g.keys) == 0 })
+	switch {
+	case len(groups) > 1:
+		l.fail(n, "%s is for %s and %s for %s, and %s can't be both", groups[0].keys[0], groups[0].what, groups[1].keys[0], groups[1].what, f.name)
+	case len(groups) == 1 && f.kind != "" && !slices.Contains(groups[0].kinds, f.kind):
+		l.fail(n, "%s is for %s, and %s is of type %s", groups[0].keys[0], groups[0].what, f.name, f.kind)
+	case len(f.forList) > 0 && f.oneOf != nil:
+		l.fail(n, "%s is for arrays, and one_of has none; a rule on each item stands under items", f.forList[0])
 	case f.size.most >= 0 && f.size.most < f.size.least:
 		l.fail(n, "no string is at least %d and at most %d characters long", f.size.least, f.size.most)
+	case f.list.most >= 0 && f.list.most < f.list.least:
+		l.fail(n, "no array has at least %d and at most %d items", f.list.least, f.list.most)
 	}
-	return newArgRule(name, l.checks(n, f)...)
 }
 
 // checks stand in the order in which they say most: what is missing, then the
 // type, then the value.
-func (l *loader) checks(n *yaml.Node, f argForm) []check {
+func (l *loader) checks(n *yaml.Node, f *argForm) []check {
 	var out []check
 	if f.required {
 		out = append(out, required{})
@@ -70,7 +130,7 @@ func (l *loader) checks(n *yaml.Node, f argForm) []check {
 		out = append(out, l.bounds(n, f.least, f.most))
 	}
 	if f.pattern != nil {
-		out = append(out, matching{f.pattern})
+		out = append(out, matching{*f.pattern})
 	}
 	if f.oneOf != nil {
 		out = append(out, l.choice(f.oneOf, f.kind))
@@ -80,6 +140,9 @@ func (l *loader) checks(n *yaml.Node, f argForm) []check {
 	}
 	if f.hosts != nil {
 		out = append(out, l.hosts(f.hosts))
+	}
+	if len(f.forList) > 0 {
+		out = append(out, f.list)
 	}
 	return out
 }
@@ -114,22 +177,17 @@ func isNumber(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && n.Style == 0 && numberForm.MatchString(n.Value)
 }
 
-func (l *loader) regexp(n *yaml.Node) *regexp.Regexp {
-	text := l.text(n, "pattern")
-	// By itself first: what closes a group too early must not end the whole.
-	if _, err := regexp.Compile(text); err != nil {
-		l.fail(n, "pattern: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+func (l *loader) regexp(n *yaml.Node) *form {
+	f, wrong := newForm(l.text(n, "pattern"), true)
+	if wrong != "" {
+		l.fail(n, "pattern: %s", wrong)
 		return nil
 	}
-	whole, err := regexp.Compile(`\A(?:` + text + `)\z`)
-	if err != nil { // at the limits of size
-		l.fail(n, "pattern: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
-	}
-	return whole
+	return &f
 }
 
 func (l *loader) choice(n *yaml.Node, kind string) choice {
-	var c choice
+	c := choice{options: map[option]bool{}}
 	if n.Kind != yaml.SequenceNode || len(n.Content) == 0 {
 		l.fail(n, "one_of is a list of the values that may be")
 		return c
@@ -141,10 +199,10 @@ func (l *loader) choice(n *yaml.Node, kind string) choice {
 			l.fail(item, "an item of one_of is a string, a number, true or false")
 		case kind != "" && kind != o.kind && (kind != "integer" || o.kind != "number" || !o.number.integral()):
 			l.fail(item, "%s is a %s, and the type is %s", item.Value, o.kind, kind)
-		case slices.ContainsFunc(c.options, o.equal):
+		case c.options[o]:
 			l.fail(item, "%s stands twice in one_of", item.Value)
 		}
-		c.options = append(c.options, o)
+		c.options[o] = true
 	}
 	return c
 }

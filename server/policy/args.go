@@ -16,15 +16,16 @@ import (
 type argRule struct {
 	name    string
 	pointer string // of the argument, as in reason ids
+	kind    string // the only type that passes; empty when there are several
 	checks  []check
 	line    int
 }
 
 // judge is what is wrong with the argument, without its value; "" when nothing
 // is. nil is an absent one.
-func (r *argRule) judge(raw json.RawMessage) string {
+func (r *argRule) judge(raw json.RawMessage, left *steps) string {
 	for _, c := range r.checks {
-		if why := c.judge(raw); why != "" {
+		if why := c.judge(raw, left); why != "" {
 			return why
 		}
 	}
@@ -34,7 +35,7 @@ func (r *argRule) judge(raw json.RawMessage) string {
 // check looks at one argument. raw is nil when the argument is absent. It returns
 // what is wrong, without the value; "" when nothing is.
 type check interface {
-	judge(raw json.RawMessage) string
+	judge(raw json.RawMessage, left *steps) string
 }
 
 // newArgRule takes the argument's name as it stands in the file.
@@ -45,7 +46,7 @@ func newArgRule(name *yaml.Node, checks ...check) argRule {
 // required refuses an argument that is absent or null.
 type required struct{}
 
-func (required) judge(raw json.RawMessage) string {
+func (required) judge(raw json.RawMessage, _ *steps) string {
 	if raw == nil || raw[0] == 'n' {
 		return "is required"
 	}
@@ -57,7 +58,7 @@ type typed struct{ want string }
 
 var jsonTypes = []string{"string", "number", "integer", "boolean", "array", "object"}
 
-func (c typed) judge(raw json.RawMessage) string {
+func (c typed) judge(raw json.RawMessage, _ *steps) string {
 	if raw == nil || c.want == action.TypeOf(raw) || c.want == "integer" && action.TypeOf(raw) == "number" && newDecimal(string(raw)).integral() {
 		return ""
 	}
@@ -74,7 +75,7 @@ type length struct {
 	strict      bool // version 1: absent is refused
 }
 
-func (c length) judge(raw json.RawMessage) string {
+func (c length) judge(raw json.RawMessage, _ *steps) string {
 	if raw == nil {
 		if c.strict {
 			return "is required"

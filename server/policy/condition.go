@@ -1,17 +1,13 @@
 package policy
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
 
 	"cel.dev/cel-go/cel"
-	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/cost"
-	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/interpreter"
@@ -21,11 +17,10 @@ import (
 // each step and the same for the same call, so it is what stops an expensive
 // rule; the time is for what the measure misses.
 const (
-	maxCost       = 1_000_000
-	maxTime       = 50 * time.Millisecond // of all rules of one call
-	maxCondition  = 4096                  // bytes
-	maxNodes      = 500
-	maxRegexSteps = 10_000
+	maxCost      = 1_000_000
+	maxTime      = 50 * time.Millisecond // of all rules of one call
+	maxCondition = 4096                  // bytes
+	maxNodes     = 500
 
 	smallCall = 16 << 10 // bytes of all that a condition can look at
 )
@@ -35,12 +30,15 @@ type condition struct {
 	limited cel.Program // counts its cost, and looks at the clock
 	free    cel.Program // for small calls; nil unless its cost can't reach the limit for one
 	loops   bool        // only a loop looks at the clock
-	never   bool        // it is false, whatever the call
 	labels  bool        // it asks where values come from
-	softens []string    // fields x of has(…x) && …
+	doubts
 }
 
-const labelsFunction = "labels"
+const (
+	labelsFunction = "labels"
+	namesFunction  = "names"
+	listFunction   = "@list" // nobody can write it
+)
 
 // vocabulary is what conditions may speak of. Names are declared with their
 // types, so a misspelt one is found at the load; only the arguments' types come
@@ -58,13 +56,14 @@ var vocabulary = sync.OnceValues(func() (*cel.Env, error) {
 		cel.Variable("workflow", cel.StringType),
 		cel.Variable("evidence", texts),
 		cel.Function(labelsFunction, cel.Overload("labels_string", []*cel.Type{cel.StringType}, texts, cel.LateFunctionBinding())),
+		cel.Function(namesFunction, cel.Overload("names_map", []*cel.Type{cel.MapType(cel.StringType, cel.DynType)}, texts, cel.UnaryBinding(names))),
+		cel.Function(listFunction, cel.Overload("list_list", []*cel.Type{cel.ListType(cel.DynType)}, cel.ListType(cel.DynType), cel.UnaryBinding(onlyList))),
 		cel.CrossTypeNumericComparisons(true),
 		cel.EnableErrorOnBadPresenceTest(true),
 		cel.DefaultUTCTimeZone(true),
 		cel.ParserExpressionSizeLimit(maxCondition),
 		cel.ExpressionNodeLimit(maxNodes),
-		cel.RegexProgramSizeLimit(maxRegexSteps),
-		cel.ASTValidators(cel.ValidateRegexLiterals(), cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals()),
+		cel.ASTValidators(cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals()),
 	)
 })
 
@@ -81,32 +80,41 @@ func compile(text string) (*condition, []fault) {
 	if err != nil {
 		return nil, []fault{{1, 1, err.Error()}}
 	}
-	checked, issues := env.Compile(text)
+	checked, issues := env.Parse(text)
+	if issues == nil || issues.Err() == nil {
+		loopOverLists(checked.NativeRep())
+		checked, issues = env.Check(checked)
+	}
 	if issues != nil && issues.Err() != nil {
-		var out []fault
-		for _, e := range issues.Errors() {
-			first, _, _ := strings.Cut(e.Message, "\n")
-			out = append(out, fault{max(e.Location.Line(), 1), e.Location.Column() + 1, first})
-		}
-		return nil, out
+		return nil, faultsOf(issues)
 	}
 	if t := checked.OutputType(); t != cel.BoolType {
 		return nil, []fault{{1, 1, "it gives " + typeName(t) + ", not true or false"}}
 	}
-	c := &condition{}
-	if faults := c.inspect(checked.NativeRep()); len(faults) > 0 {
+	c, p := &condition{}, &planner{anyGroup: map[int64]bool{}}
+	if faults := c.inspect(checked.NativeRep(), p); len(faults) > 0 {
 		return nil, faults
 	}
-	if err := c.plan(env, checked); err != nil {
+	if err := c.plan(env, checked, p); err != nil {
 		return nil, []fault{{1, 1, err.Error()}}
 	}
 	return c, nil
 }
 
+func faultsOf(issues *cel.Issues) []fault {
+	var out []fault
+	for _, e := range issues.Errors() {
+		first, _, _ := strings.Cut(e.Message, "\n")
+		first = strings.ReplaceAll(first, listFunction, "a loop")
+		out = append(out, fault{max(e.Location.Line(), 1), e.Location.Column() + 1, first})
+	}
+	return out
+}
+
 // plan makes the programs. Counting takes longer than most conditions, so one
 // whose cost for a small call is known to stay below the limit is not counted.
-func (c *condition) plan(env *cel.Env, checked *cel.Ast) (err error) {
-	common := []cel.ProgramOption{cel.CustomDecoratorV2(strictly), cel.EvalOptions(cel.OptOptimize)}
+func (c *condition) plan(env *cel.Env, checked *cel.Ast, p *planner) (err error) {
+	common := []cel.ProgramOption{cel.CustomDecoratorV2(p.strictly), cel.EvalOptions(cel.OptOptimize)}
 	c.limited, err = env.Program(checked, append(common, cel.CostLimit(maxCost), cel.InterruptCheckFrequency(16))...)
 	if err != nil {
 		return err
@@ -130,12 +138,14 @@ func (smallSizes) EstimateSize(n cost.AstNode) *cost.SizeEstimate {
 	return &cost.SizeEstimate{Max: smallCall}
 }
 
-// EstimateCallCost knows what labels costs: it looks through the arguments.
+// EstimateCallCost knows what our own functions cost: they look through the
+// arguments.
 func (smallSizes) EstimateCallCost(function, _ string, _ *cost.AstNode, _ []cost.AstNode) *cost.CallEstimate {
-	if function != labelsFunction {
-		return nil
+	switch function {
+	case labelsFunction, namesFunction, listFunction:
+		return cost.NewCallEstimate(cost.Estimate{Min: 1, Max: smallCall / 10}, &cost.SizeEstimate{Max: smallCall})
 	}
-	return cost.NewCallEstimate(cost.Estimate{Min: 1, Max: smallCall / 10}, &cost.SizeEstimate{Max: smallCall})
+	return nil
 }
 
 func typeName(t *cel.Type) string {
@@ -145,70 +155,26 @@ func typeName(t *cel.Type) string {
 	return t.String()
 }
 
-// inspect looks at every part of a checked condition.
-func (c *condition) inspect(checked *ast.AST) []fault {
-	var faults []fault
-	ast.PostOrderVisit(checked.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
-		switch e.Kind() {
-		case ast.ComprehensionKind:
-			c.loops = true
-		case ast.CallKind:
-			call := e.AsCall()
-			c.labels = c.labels || call.FunctionName() == labelsFunction
-			if p, bad := badPointer(call); bad {
-				at := checked.SourceInfo().GetStartLocation(e.ID())
-				faults = append(faults, fault{max(at.Line(), 1), at.Column() + 1, fmt.Sprintf("%q is not a JSON pointer such as /to/0", p)})
-			}
-			c.softens = append(c.softens, softened(call)...)
-		}
-	}))
-	if root := checked.Expr(); root.Kind() == ast.LiteralKind {
-		c.never = root.AsLiteral() == types.False
-	}
-	return faults
-}
-
-func badPointer(call ast.CallExpr) (string, bool) {
-	if call.FunctionName() != labelsFunction || len(call.Args()) != 1 || call.Args()[0].Kind() != ast.LiteralKind {
-		return "", false
-	}
-	p, ok := call.Args()[0].AsLiteral().(types.String)
-	return string(p), ok && !validPointer(string(p))
-}
-
-// softened finds has(x) && …: without x it is false, so the rule does not fire.
-func softened(call ast.CallExpr) []string {
-	if call.FunctionName() != operators.LogicalAnd {
-		return nil
-	}
-	var out []string
-	for _, term := range call.Args() {
-		if term.Kind() == ast.SelectKind && term.AsSelect().IsTestOnly() {
-			out = append(out, term.AsSelect().FieldName())
-		}
-	}
-	return out
-}
-
 // Why a condition gave no answer. The evaluator's own words are not told: they
 // can hold a value of the call.
 var (
 	errUnknowable = errors.New("a value that it asks for is missing or has another type")
 	errTooLong    = errors.New("it takes too long")
+	errOtherName  = errors.New("a name that it asks for is there in another spelling")
 )
 
-// holds evaluates the condition. deadline is asked for only if it could take
-// long.
-func (c *condition) holds(a *activation, deadline func() context.Context) (bool, error) {
+// holds evaluates the condition.
+func (c *condition) holds(j *judgement) (bool, error) {
 	var out ref.Val
 	var err error
+	small := j.vars.facts.small()
 	switch {
-	case c.free != nil && a.facts.small():
-		out, _, err = c.free.Eval(a)
+	case c.free != nil && small:
+		out, _, err = c.free.Eval(&j.vars)
 	case c.loops:
-		out, _, err = c.limited.ContextEval(deadline(), a)
+		out, _, err = c.limited.ContextEval(j.deadline(), &j.vars)
 	default:
-		out, _, err = c.limited.Eval(a)
+		out, _, err = c.limited.Eval(&j.vars)
 	}
 	if err != nil {
 		return false, why(err)
@@ -222,8 +188,11 @@ func (c *condition) holds(a *activation, deadline func() context.Context) (bool,
 
 func why(err error) error {
 	var cancelled interpreter.EvalCancelledError
-	if errors.As(err, &cancelled) || errors.Is(err, interpreter.InterruptError{}) {
+	if errors.As(err, &cancelled) || errors.Is(err, interpreter.InterruptError{}) || errors.Is(err, errForm) {
 		return errTooLong
+	}
+	if errors.Is(err, errAlias) {
+		return errOtherName
 	}
 	return errUnknowable
 }

@@ -35,7 +35,7 @@ func newHost(text string) (host, bool) {
 // the standards do: those that every reader takes for the same host.
 type onHosts struct{ allowed []host }
 
-func (h onHosts) judge(raw json.RawMessage) string { return ofText(raw, h.check) }
+func (h onHosts) judge(raw json.RawMessage, _ *steps) string { return ofText(raw, h.check) }
 
 func (h onHosts) check(url string) string {
 	scheme, rest, ok := strings.Cut(url, "://")
@@ -78,7 +78,7 @@ func (h host) matches(name, port, own string) bool {
 	}
 	if h.sub {
 		sub, ok := strings.CutSuffix(name, "."+h.name)
-		return ok && sub != "" && sub[0] != '.' && sub[len(sub)-1] != '.'
+		return ok && !strings.Contains("."+sub+".", "..")
 	}
 	return name == h.name
 }

@@ -18,6 +18,7 @@ type judgement struct {
 	note   *Explanation // nil unless somebody asks for one
 	ctx    context.Context
 	cancel context.CancelFunc
+	left   steps // of all regular expressions
 }
 
 // deadline ends when the time of the judgement is over.
@@ -59,8 +60,8 @@ func (s *Set) judge(f *Facts, note *Explanation) Verdict {
 
 // weigh lets the entry of a listed tool and every rule speak.
 func (s *Set) weigh(v *Verdict, f *Facts, e *entry, note *Explanation) {
-	j := &judgement{args: object{group: group{raw: f.Call.Args}}, note: note}
-	j.vars = activation{facts: f, tier: e.seen, args: &j.args}
+	j := &judgement{args: object{group: group{raw: f.Call.Args}}, note: note, left: maxSteps}
+	j.vars = activation{facts: f, tier: e.seen, args: &j.args, left: &j.left}
 	v.Tier = e.tier
 	v.Reasons = make([]Reason, 0, 4)
 	v.add(e.said)
@@ -104,7 +105,10 @@ func (j *judgement) judgeArgs(v *Verdict, rules []argRule) {
 	}
 	for i := range rules {
 		r := &rules[i]
-		why := r.judge(j.args.member(r.name))
+		why := "has another spelling than in the policy"
+		if raw, known := j.args.member(r.name); known {
+			why = r.judge(raw, &j.left)
+		}
 		j.note.arg(r, why)
 		if why != "" {
 			v.add(Reason{ID: "args:" + r.pointer, Text: r.name + ": " + why})

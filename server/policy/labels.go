@@ -32,8 +32,10 @@ func (a *activation) labelled(pointer string) ref.Val {
 		slices.Sort(session)
 		return types.NewStringList(types.DefaultTypeAdapter, slices.Compact(session))
 	}
-	raw := a.args.follow(pointer)
+	raw, known := a.args.follow(pointer)
 	switch {
+	case !known:
+		return types.WrapErr(errAlias)
 	case raw == nil:
 		return noLabels
 	case len(a.facts.Labels) == 0:
@@ -92,19 +94,19 @@ func labelledThroughout(labels map[string][]string, pointer string, raw []byte) 
 }
 
 // follow is the value at a pointer that begins with a slash; nil when there is
-// none.
-func (o *object) follow(pointer string) []byte {
+// none. known is false when there may be one.
+func (o *object) follow(pointer string) (raw []byte, known bool) {
 	first, rest, deeper := strings.Cut(pointer[1:], "/")
-	raw := o.member(unescapePointer(first))
-	for deeper && raw != nil {
+	raw, known = o.member(unescapePointer(first))
+	for deeper && raw != nil && known {
 		first, rest, deeper = strings.Cut(rest, "/")
-		raw = part(raw, unescapePointer(first))
+		raw, known = part(raw, unescapePointer(first))
 	}
-	return raw
+	return raw, known
 }
 
 // part is a member of an object by name, or an element of an array by index.
-func part(raw []byte, name string) []byte {
+func part(raw []byte, name string) (value []byte, known bool) {
 	switch action.TypeOf(raw) {
 	case "object":
 		o := object{group: group{raw: raw}}
@@ -112,10 +114,10 @@ func part(raw []byte, name string) []byte {
 	case "array":
 		parts, _ := split(nil, raw)
 		if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(parts) && strconv.Itoa(i) == name {
-			return parts[i].value
+			return parts[i].value, true
 		}
 	}
-	return nil
+	return nil, true
 }
 
 var (

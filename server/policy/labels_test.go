@@ -75,7 +75,7 @@ func TestLabelsNeverShrink(t *testing.T) {
 	raw := []byte(`{"a":{"b":[1,{"c":2}],"d":3},"e":4}`)
 	pointers := []string{"/a", "/a/b", "/a/b/0", "/a/b/1", "/a/b/1/c", "/a/d", "/e"}
 	known := func(m map[string][]string, p string) []string {
-		v := (&object{group: group{raw: raw}}).follow(p)
+		v, _ := (&object{group: group{raw: raw}}).follow(p)
 		return slices.DeleteFunc(labelsOf(m, p, v), func(l string) bool { return l == Unknown })
 	}
 	for i := range 1 << len(pointers) {

@@ -10,13 +10,17 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/countersign-mcp/countersign/approvals/action"
 )
 
-const maxFile = 1 << 20
+const (
+	maxFile     = 1 << 20
+	maxProblems = 100 // that a person is told
+)
 
 // Problem is one thing that is wrong with a policy file.
 type Problem struct {
@@ -49,6 +53,9 @@ func Parse(name string, b []byte) (*Set, error) {
 	s := l.file(b)
 	if len(l.problems) > 0 {
 		slices.SortStableFunc(l.problems, func(a, b Problem) int { return a.Line - b.Line })
+		if l.more {
+			l.problems = append(l.problems, Problem{Text: "and more"})
+		}
 		return nil, &Error{Name: name, Problems: l.problems}
 	}
 	s.digest = DigestOf(b)
@@ -60,9 +67,16 @@ func Parse(name string, b []byte) (*Set, error) {
 func DigestOf(b []byte) action.Digest { return action.Sum("countersign/policy/v1", b) }
 
 // loader collects what is wrong, so that a person sees all of it at once.
-type loader struct{ problems []Problem }
+type loader struct {
+	problems []Problem
+	more     bool // than those
+}
 
 func (l *loader) fail(n *yaml.Node, format string, args ...any) {
+	if len(l.problems) == maxProblems {
+		l.more = true
+		return
+	}
 	p := Problem{Text: fmt.Sprintf(format, args...)}
 	if n != nil {
 		p.Line = n.Line
@@ -73,6 +87,10 @@ func (l *loader) fail(n *yaml.Node, format string, args ...any) {
 func (l *loader) file(b []byte) *Set {
 	if len(b) > maxFile {
 		l.fail(nil, "a policy is at most 1 MiB")
+		return nil
+	}
+	b = bytes.TrimPrefix(b, []byte("\ufeff"))
+	if !l.legible(b) {
 		return nil
 	}
 	root := l.document(b)
@@ -120,6 +138,31 @@ func (l *loader) document(b []byte) *yaml.Node {
 		return nil
 	}
 	return doc.Content[0]
+}
+
+// legible refuses a file that does not say to a person what it says to a program,
+// comments included: characters that can't be seen or change how others are read,
+// and line ends that many editors don't show as such.
+func (l *loader) legible(b []byte) bool {
+	if !utf8.Valid(b) {
+		l.fail(nil, "the file is not UTF-8")
+		return false
+	}
+	line := 1
+	for i, r := range string(b) {
+		switch {
+		case r == '\n':
+			line++
+		case r == '\r' && i+1 < len(b) && b[i+1] == '\n':
+		case r == '\r':
+			l.fail(&yaml.Node{Line: line}, "a carriage return (U+000D) stands within the line")
+			return false
+		case unseen(r):
+			l.fail(&yaml.Node{Line: line}, "the character %U is not visible", r)
+			return false
+		}
+	}
+	return true
 }
 
 // plainStrings rewrites the strings of a JSON text without the two escapes that
@@ -271,13 +314,15 @@ func (l *loader) list(n *yaml.Node, what string) []string {
 		l.fail(n, "%s is a list", what)
 		return nil
 	}
-	var out []string
+	out := make([]string, 0, len(n.Content))
+	seen := make(map[string]bool, len(n.Content))
 	for _, c := range n.Content {
 		s := l.text(c, "an item of "+what)
-		if s != "" && slices.Contains(out, s) {
+		if s != "" && seen[s] {
 			l.fail(c, "%s stands twice in %s", s, what)
 			continue
 		}
+		seen[s] = true
 		out = append(out, s)
 	}
 	return out

@@ -7,11 +7,14 @@ import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
+
+	"github.com/countersign-mcp/countersign/approvals/action"
 )
 
 var (
 	errKey    = errors.New("the name of a member is not a string")
 	errIndex  = errors.New("an index is not a whole number within the list")
+	errAlias  = errors.New("the name of a member differs in its spelling alone")
 	errNative = errors.New("a value of the arguments stays what it is")
 )
 
@@ -24,6 +27,15 @@ type object struct {
 // many is from how many members on an object is searched by a map.
 const many = 32
 
+// Results of index beside an index.
+const (
+	absent = -1
+	alias  = -2 // one is there whose name differs in its spelling alone
+)
+
+// index finds a member by its exact name. Where there is none, but one whose name
+// differs only in case or in how its characters are written, nobody knows which of
+// the two the upstream reads: that is neither there nor absent.
 func (o *object) index(name string) int {
 	o.load()
 	if len(o.parts) < many {
@@ -32,29 +44,37 @@ func (o *object) index(name string) int {
 				return i
 			}
 		}
-		return -1
-	}
-	if o.byName == nil {
-		o.byName = make(map[string]int, len(o.parts))
-		for i := range o.parts {
-			o.byName[string(o.parts[i].name)] = i
+	} else {
+		if o.byName == nil {
+			o.byName = make(map[string]int, len(o.parts))
+			for i := range o.parts {
+				o.byName[string(o.parts[i].name)] = i
+			}
+		}
+		if i, ok := o.byName[name]; ok {
+			return i
 		}
 	}
-	if i, ok := o.byName[name]; ok {
-		return i
+	for i := range o.parts {
+		if action.Alike(o.parts[i].name, []byte(name)) {
+			return alias
+		}
 	}
-	return -1
+	return absent
 }
 
-// member is the JSON of a member; nil when there is none.
-func (o *object) member(name string) []byte {
-	if i := o.index(name); i >= 0 {
-		return o.parts[i].value
+// member is the JSON of a member; nil when there is none. known is false when
+// there may be one.
+func (o *object) member(name string) (raw []byte, known bool) {
+	i := o.index(name)
+	if i >= 0 {
+		return o.parts[i].value, true
 	}
-	return nil
+	return nil, i == absent
 }
 
-// FindStringKey is how a condition selects a field.
+// FindStringKey is how a condition selects a field. What is not found is looked
+// for with Find.
 func (o *object) FindStringKey(name string) (any, bool) {
 	if i := o.index(name); i >= 0 {
 		return o.at(i), true
@@ -62,14 +82,18 @@ func (o *object) FindStringKey(name string) (any, bool) {
 	return nil, false
 }
 
-// Find is nil for a name that isn't there, and an error for what is no name.
+// Find is nil for a name that isn't there, and an error for what is no name or
+// may be one.
 func (o *object) Find(key ref.Val) (ref.Val, bool) {
 	name, ok := key.(types.String)
 	if !ok {
 		return types.WrapErr(errKey), false
 	}
-	if i := o.index(string(name)); i >= 0 {
+	switch i := o.index(string(name)); {
+	case i >= 0:
 		return o.at(i), true
+	case i == alias:
+		return types.WrapErr(errAlias), false
 	}
 	return nil, false
 }
@@ -103,13 +127,32 @@ func (o *object) Fold(f traits.Folder) {
 }
 
 // Iterator gives the names.
-func (o *object) Iterator() traits.Iterator {
+func (o *object) Iterator() traits.Iterator { return o.names().Iterator() }
+
+func (o *object) names() traits.Lister {
 	o.load()
 	names := make([]ref.Val, len(o.parts))
 	for i := range o.parts {
 		names[i] = types.String(o.parts[i].name)
 	}
-	return types.NewRefValList(types.DefaultTypeAdapter, names).Iterator()
+	return types.NewRefValList(types.DefaultTypeAdapter, names)
+}
+
+// names is the function of that name, for objects of the call.
+func names(v ref.Val) ref.Val {
+	if o, ok := v.(*object); ok {
+		return o.names()
+	}
+	return types.WrapErr(errTypes)
+}
+
+// onlyList is what a loop runs over. Over an object it would run over the names of
+// its members, which somebody who wrote a rule on a list does not mean.
+func onlyList(v ref.Val) ref.Val {
+	if _, ok := v.(traits.Lister); ok {
+		return v
+	}
+	return types.WrapErr(errNames)
 }
 
 // ConvertToNative refuses.

@@ -84,6 +84,21 @@ func matches(glob, name string) bool {
 
 // meet tells whether two globs have a name in common.
 func meet(a, b string) bool {
+	if a == b {
+		return true
+	}
+	// Most differ before the first star.
+	for i := 0; i < len(a) && i < len(b) && a[i] != '*' && b[i] != '*'; i++ {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	if !strings.Contains(a, "*") {
+		return matches(b, a)
+	}
+	if !strings.Contains(b, "*") {
+		return matches(a, b)
+	}
 	// reach[j]: a[:i] and b[:j] can match the same text.
 	reach := make([]bool, len(b)+1)
 	reach[0] = true

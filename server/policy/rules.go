@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -46,7 +45,7 @@ func (r *rule) judge(j *judgement) (Reason, Outcome) {
 	if r.when == nil {
 		return r.fired, Fired
 	}
-	holds, err := r.when.holds(&j.vars, j.deadline)
+	holds, err := r.when.holds(j)
 	switch {
 	case err != nil:
 		return Reason{ID: r.id, Text: "the rule " + r.id + " can't be judged: " + err.Error()}, Failed
@@ -61,10 +60,19 @@ func (l *loader) rules(n *yaml.Node) []rule {
 		l.fail(n, "rules is a list")
 		return nil
 	}
+	if len(n.Content) > maxRules {
+		l.fail(n, "a policy has at most %d rules", maxRules)
+		return nil
+	}
 	var out []rule
 	lines := map[string]int{}
+	covers := 0
 	for _, c := range n.Content {
 		r := l.rule(c)
+		if covers += len(r.tools); covers > maxCovers {
+			l.fail(c, "the rules of a policy name at most %d tools", maxCovers)
+			return nil
+		}
 		if first, twice := lines[r.id]; twice && r.id != "" {
 			l.fail(c, "the rule %s stands twice, first on line %d", r.id, first)
 		}
@@ -168,36 +176,5 @@ func (l *loader) arrangeRules(s *Set) {
 			l.fail(&yaml.Node{Line: r.line}, "the rule %s asks on the route %s, which does not exist; routes: %s",
 				r.id, r.route, strings.Join(slices.Sorted(maps.Keys(s.routes)), ", "))
 		}
-		s.warns = append(s.warns, r.doubts(s.tools)...)
 	}
-}
-
-// doubts are what a rule may have and probably does not mean.
-func (r *rule) doubts(listed []entry) []string {
-	var out []string
-	say := func(line int, format string, args ...any) {
-		out = append(out, fmt.Sprintf("line %d: ", line)+fmt.Sprintf(format, args...))
-	}
-	meets := func(p pattern) bool {
-		return slices.ContainsFunc(listed, func(e entry) bool { return e.pattern.overlaps(p) })
-	}
-	if len(listed) == 0 || len(r.tools) > 0 && !slices.ContainsFunc(r.tools, meets) {
-		say(r.line, "the rule %s can't fire, since no tool that it covers is listed", r.id)
-		return out
-	}
-	for _, p := range r.tools {
-		if !meets(p) {
-			say(p.line, "the rule %s names %s, and no such tool is listed", r.id, p.text)
-		}
-	}
-	if r.when == nil {
-		return out
-	}
-	if r.when.never {
-		say(r.line, "the rule %s can't fire, since its condition is false", r.id)
-	}
-	for _, name := range r.when.softens {
-		say(r.line, "the rule %s lets a call without %s pass, because of has(…) && …; without has(…) such a call is denied", r.id, name)
-	}
-	return out
 }

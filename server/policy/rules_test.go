@@ -93,7 +93,7 @@ func TestReasonsHoldNoValue(t *testing.T) {
 	const canary = "CANARY-7f3a"
 	for _, when := range []string{
 		`int(args.s) > 5`, `args.s > 5`, `args[args.s] == 1`, `timestamp(args.s) < timestamp("2026-01-01T00:00:00Z")`,
-		`duration(args.s) > duration("1s")`, `args.s.matches(args.s + "(")`, `args.m[args.s].x == 1`, `labels(args.s) == []`, `bool(args.s)`, `bytes(args.s) == args.s`,
+		`duration(args.s) > duration("1s")`, `args.s.matches("^(a|b)*c") && args.s == 5`, `args.m[args.s].x == 1`, `labels(args.s) == []`, `bool(args.s)`, `bytes(args.s) == args.s`,
 	} {
 		for _, f := range []Facts{args(`{"s":"` + canary + `","m":{}}`), args(`{"s":"` + canary + `"}`), args(`{"` + canary + `":1}`)} {
 			quoted, _ := json.Marshal(when)

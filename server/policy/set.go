@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"cel.dev/cel-go/common/types/ref"
@@ -77,6 +78,7 @@ func (s *Set) Bind(upstreams []string) error {
 			s.warns = append(s.warns, fmt.Sprintf("line %d: %s is for no configured upstream", e.line, e.pattern.text))
 		}
 	}
+	s.warns = append(s.warns, s.shadowed(upstreams)...)
 	return nil
 }
 
@@ -124,7 +126,9 @@ func (s *Set) Roles(own []string, actor string, groups []string) []string {
 	}
 	for role, members := range s.roles {
 		for _, m := range members {
-			if m == actor || slices.Contains(groups, m) {
+			// No actor passes for a group by its name.
+			group := strings.HasPrefix(m, "group:")
+			if !group && m == actor || group && slices.Contains(groups, m) {
 				set[role] = true
 			}
 		}

@@ -52,8 +52,10 @@ func TestStartingPolicies(t *testing.T) {
 			if err := s.Bind([]string{upstream}); err != nil {
 				t.Fatal(err)
 			}
-			if w := s.Warnings(); len(w) > 0 {
-				t.Errorf("it warns: %q", w)
+			for _, w := range s.Warnings() {
+				if !strings.Contains(w, "If that is meant") { // a review without an event approves nothing
+					t.Errorf("it warns: %q", w)
+				}
 			}
 			for _, r := range s.Test() {
 				if len(r.Problems) > 0 {

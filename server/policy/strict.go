@@ -4,36 +4,60 @@ import (
 	"errors"
 
 	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/overloads"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
 	"cel.dev/cel-go/interpreter"
 )
 
-// errTypes is the error of a comparison that can't be true or false.
-var errTypes = errors.New("values of different types are compared")
+var (
+	errTypes = errors.New("values of different types are compared")
+	errOrder = errors.New("a value that is no number is compared")
+	errNames = errors.New("an object stands where a list should")
+	errForm  = errors.New("a text is too long for a regular expression")
+)
 
-// strictly gives ==, != and in a stricter meaning than the language does. There,
-// ["force"] == "force" is false, so a rule on args.mode == "force" would let the
-// list pass. Here a comparison of different types is an error, and an error
-// denies. null may be compared with anything where the policy's author wrote it.
-func strictly(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+// planner gives some parts of a condition a stricter meaning than the language
+// does.
+type planner struct {
+	anyGroup map[int64]bool // calls of in, whose right side has a type that only the call knows
+}
+
+// strictly replaces comparisons. In the language ["force"] == "force" is false, so
+// a rule on args.mode == "force" would let the list pass; NaN is neither more nor
+// less than anything; and a whole number is rounded before it is compared with a
+// double. Here a comparison that has no answer is an error, and an error denies.
+// null may be compared with anything where the policy's author wrote it.
+func (p *planner) strictly(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 	call, ok := i.(interpreter.InterpretableCall)
 	if !ok {
 		return i, nil
 	}
-	switch call.Function() {
-	case operators.Equals, operators.NotEquals, operators.In:
+	args := call.Args()
+	c := &comparison{id: call.ID(), function: call.Function(), overload: call.OverloadID()}
+	switch c.function {
+	case operators.Equals, operators.NotEquals:
+		c.nulls = isNull(args[0]) || isNull(args[1])
+	case operators.In:
+		_, c.nulls = args[1].(interpreter.InterpretableConst)
+		c.listed = p.anyGroup[c.id]
+	case operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
+	case overloads.Matches:
+		text, ok := args[1].(interpreter.InterpretableConst)
+		if !ok {
+			return i, nil // inspect has refused it
+		}
+		expression, _ := text.Value().(types.String)
+		form, wrong := newForm(string(expression), false)
+		if wrong != "" {
+			return nil, errors.New(wrong)
+		}
+		c.form = &form
 	default:
 		return i, nil
 	}
-	args := call.Args()
-	c := &comparison{id: call.ID(), function: call.Function(), overload: call.OverloadID(), left: args[0], right: args[1]}
-	if c.function == operators.In {
-		_, c.nulls = c.right.(interpreter.InterpretableConst)
-	} else {
-		c.nulls = isNull(c.left) || isNull(c.right)
-	}
+	c.left, c.right = args[0], args[1]
 	return c, nil
 }
 
@@ -42,13 +66,15 @@ func isNull(i interpreter.InterpretableV2) bool {
 	return ok && c.Value() == types.NullValue
 }
 
-// comparison stands for a call of ==, != or in. It is not an InterpretableCall,
-// so the planner does not put one of its own in its place.
+// comparison stands for a call of ==, !=, in, <, <=, >, >= or matches. It is not an
+// InterpretableCall, so the planner does not put one of its own in its place.
 type comparison struct {
 	id                 int64
 	function, overload string
 	left, right        interpreter.InterpretableV2
-	nulls              bool // null equals null and nothing else, without an error
+	nulls              bool  // null equals null and nothing else, without an error
+	listed             bool  // of in: the right side has to be a list
+	form               *form // of matches
 }
 
 // ID is the expression's.
@@ -75,7 +101,12 @@ func (c *comparison) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	if types.IsUnknownOrError(r) {
 		return r
 	}
-	out := c.compare(l, r)
+	var out ref.Val
+	if c.form != nil {
+		out = c.found(frame, l)
+	} else {
+		out = c.compare(l, r)
+	}
 	if costs := frame.CostTracker(); costs != nil {
 		costs.EvalBinary(frame, c.id, c, l, r, out)
 	}
@@ -83,14 +114,52 @@ func (c *comparison) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 }
 
 func (c *comparison) compare(l, r ref.Val) ref.Val {
-	if c.function == operators.In {
+	switch c.function {
+	case operators.Equals:
+		return alike(l, r, c.nulls)
+	case operators.NotEquals:
+		out := alike(l, r, c.nulls)
+		if equal, ok := out.(types.Bool); ok {
+			return !equal
+		}
+		return out
+	case operators.In:
+		if _, object := r.(traits.Mapper); object && c.listed {
+			return types.WrapErr(errNames)
+		}
 		return among(l, r, c.nulls)
 	}
-	out := alike(l, r, c.nulls)
-	if equal, ok := out.(types.Bool); ok && c.function == operators.NotEquals {
-		return !equal
+	order, err := compared(l, r)
+	if err != nil {
+		return types.WrapErr(err)
 	}
-	return out
+	switch c.function {
+	case operators.Less:
+		return types.Bool(order < 0)
+	case operators.LessEquals:
+		return types.Bool(order <= 0)
+	case operators.Greater:
+		return types.Bool(order > 0)
+	}
+	return types.Bool(order >= 0)
+}
+
+// found looks for a regular expression in a text.
+func (c *comparison) found(vars interpreter.Activation, v ref.Val) ref.Val {
+	text, ok := v.(types.String)
+	if !ok {
+		return types.WrapErr(errTypes)
+	}
+	left, _ := vars.ResolveName(stepsVariable)
+	budget, ok := left.(*steps)
+	if !ok {
+		return types.WrapErr(errForm)
+	}
+	is, ok := c.form.match(string(text), budget)
+	if !ok {
+		return types.WrapErr(errForm)
+	}
+	return types.Bool(is)
 }
 
 // alike is same, but that null may be compared where nulls says so.
@@ -110,7 +179,11 @@ func same(l, r ref.Val) ref.Val {
 	case types.IsUnknownOrError(r):
 		return r
 	case numeric(l) && numeric(r):
-		return l.Equal(r)
+		order, err := numbersCompared(l, r)
+		if err != nil {
+			return types.WrapErr(err)
+		}
+		return types.Bool(order == 0)
 	case l.Type() != r.Type():
 		return types.WrapErr(errTypes)
 	}
@@ -121,14 +194,6 @@ func same(l, r ref.Val) ref.Val {
 		return sameLists(a, r.(traits.Lister))
 	}
 	return types.Equal(l, r)
-}
-
-func numeric(v ref.Val) bool {
-	switch v.(type) {
-	case types.Int, types.Uint, types.Double:
-		return true
-	}
-	return false
 }
 
 func sameLists(a, b traits.Lister) ref.Val {

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 
+	"golang.org/x/text/unicode/norm"
+
 	"github.com/countersign-mcp/countersign/approvals/action"
 )
 
@@ -22,7 +24,7 @@ type bound struct {
 // included.
 type bounds struct{ least, most *bound }
 
-func (b bounds) judge(raw json.RawMessage) string {
+func (b bounds) judge(raw json.RawMessage, _ *steps) string {
 	if raw == nil {
 		return ""
 	}
@@ -39,11 +41,14 @@ func (b bounds) judge(raw json.RawMessage) string {
 }
 
 // matching compares a whole string with a regular expression.
-type matching struct{ whole *regexp.Regexp }
+type matching struct{ whole form }
 
-func (m matching) judge(raw json.RawMessage) string {
+func (m matching) judge(raw json.RawMessage, left *steps) string {
 	return ofText(raw, func(s string) string {
-		if !m.whole.MatchString(s) {
+		switch found, ok := m.whole.match(s, left); {
+		case !ok:
+			return "is too long to look for the form that it should have"
+		case !found:
 			return "does not have the form that it should"
 		}
 		return ""
@@ -63,7 +68,7 @@ func ofText(raw json.RawMessage, check func(string) string) string {
 }
 
 // choice is a list of the values that may be.
-type choice struct{ options []option }
+type choice struct{ options map[option]bool }
 
 type option struct {
 	kind   string // as in action.TypeOf
@@ -71,9 +76,7 @@ type option struct {
 	number decimal
 }
 
-func (o option) equal(other option) bool { return o == other }
-
-func (c choice) judge(raw json.RawMessage) string {
+func (c choice) judge(raw json.RawMessage, _ *steps) string {
 	if raw == nil {
 		return ""
 	}
@@ -89,10 +92,8 @@ func (c choice) judge(raw json.RawMessage) string {
 	default:
 		o.text = string(raw)
 	}
-	for _, may := range c.options {
-		if may.equal(o) {
-			return ""
-		}
+	if c.options[o] {
+		return ""
 	}
 	return "is not one of the values that may be"
 }
@@ -102,7 +103,7 @@ func (c choice) judge(raw json.RawMessage) string {
 // at: what a symbolic link leads to is not seen from here.
 type inside struct{ roots []string }
 
-func (c inside) judge(raw json.RawMessage) string {
+func (c inside) judge(raw json.RawMessage, _ *steps) string {
 	return ofText(raw, func(p string) string {
 		if why := badPath(p); why != "" {
 			return why
@@ -117,20 +118,43 @@ func (c inside) judge(raw json.RawMessage) string {
 }
 
 // hidden are the writings of dots, separators and NUL that a decoder of URLs
-// would undo, and of the percent sign, which a second one would.
-var hidden = regexp.MustCompile(`(?i)%(2e|2f|5c|25|00)`)
+// would undo, of the percent sign, which a second one would, and of the bytes that
+// begin a needlessly long form of one of them.
+var hidden = regexp.MustCompile(`(?i)%(2e|2f|5c|25|00|c0|c1|e0%80|f0%80)`)
 
 // badPath is what is wrong with a path; "" when nothing is.
 func badPath(p string) string {
 	switch {
 	case !strings.HasPrefix(p, "/"):
 		return "is not an absolute path"
-	case strings.ContainsFunc(p, func(r rune) bool { return r == '\\' || r < ' ' || r == 0x7f }):
+	case strings.ContainsFunc(p, func(r rune) bool { return r == '\\' || r == '\n' || r == '\t' || unseen(r) }):
 		return "has a backslash or a control character"
 	case hidden.MatchString(p):
 		return "has an encoded dot or separator"
 	case path.Clean(p) != p:
 		return "is not a plain path (no . or .. or double slash, and no slash at the end)"
+	case disguised(p):
+		return "has a dot or a separator in disguise"
 	}
 	return ""
+}
+
+// disguised tells whether a path gets another dot, separator or percent sign by
+// compatibility normalisation, or has a part that some systems take for . or ..
+// since they drop blanks and dots at its end.
+func disguised(p string) bool {
+	for rest := strings.TrimPrefix(p, "/"); rest != ""; {
+		var part string
+		part, rest, _ = strings.Cut(rest, "/")
+		if strings.Trim(part, ". ") == "" {
+			return true
+		}
+	}
+	plain := norm.NFKC.String(p)
+	for _, c := range []string{".", "/", `\`, "%"} {
+		if strings.Count(plain, c) != strings.Count(p, c) {
+			return true
+		}
+	}
+	return false
 }

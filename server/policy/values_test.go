@@ -140,12 +140,14 @@ func TestOneOf(t *testing.T) {
 
 func TestWithin(t *testing.T) {
 	accepts(t, "{within: /workspace}",
-		[]string{"", `"/workspace"`, `"/workspace/a"`, `"/workspace/a/b.txt"`, `"/workspace/..."`, `"/workspace/é"`, `"/workspace/100%"`, `"/workspace/a b"`},
+		[]string{"", `"/workspace"`, `"/workspace/a"`, `"/workspace/a/b.txt"`, `"/workspace/...a"`, `"/workspace/é"`, `"/workspace/100%"`, `"/workspace/a b"`},
 		[]string{
 			`"/workspace2/a"`, `"/workspace/../etc/passwd"`, `"/workspace/..\\etc"`, `"/workspace/a/.."`, `"/workspace/./a"`, `"/workspace//a"`, `"/workspace/"`,
 			`"workspace/a"`, `"./workspace/a"`, `""`, `"~/a"`, `"/"`, `"/etc/passwd"`, `"//workspace/a"`, `"file:///workspace/a"`,
 			`"/workspace/%2e%2e/etc"`, `"/workspace/%2E./etc"`, `"/workspace/%2fetc"`, `"/workspace/%5c..%5cetc"`, `"/workspace/%252e%252e/etc"`, `"/workspace/a%00.txt"`,
-			`"/workspace/a\u0000.txt"`, `"/workspace/a\nb"`, `"/Workspace/a"`, `"\\workspace\\a"`, `"C:\\workspace"`, `" /workspace/a"`,
+			`"/workspace/a\u0000.txt"`, `"/workspace/a\nb"`, `"/workspace/..."`, `"/workspace/.. /etc"`, `"/workspace/. ./etc"`, `"/workspace/.\u200d./etc"`, `"/workspace/\uff0e\uff0e/etc"`, `"/workspace/\u2024./etc"`, `"/workspace\uff0f..\uff0fetc"`,
+			`"/workspace/%c0%ae%c0%ae/etc"`, `"/workspace/%C0%AF"`, `"/workspace/%e0%80%ae"`, `"/workspace/\uff05"`, `"/workspace/a\u202eb"`, `"/workspace/\ufe68"`,
+			`"/Workspace/a"`, `"\\workspace\\a"`, `"C:\\workspace"`, `" /workspace/a"`,
 			"7", "null", `["/workspace/a"]`, `{"path":"/workspace/a"}`,
 		})
 	accepts(t, "{within: [/srv/a, /srv/b]}", []string{`"/srv/a/x"`, `"/srv/b"`}, []string{`"/srv/c"`, `"/srv"`, `"/srv/ab"`})
@@ -167,7 +169,8 @@ func TestHosts(t *testing.T) {
 			`"https://api.acme.test:8443"`, `"http://api.acme.test:443"`, `"https://api.acme.test:"`, `"https://api.acme.test:0443"`, `"https://local.acme.test/"`,
 			`"https://api.acme.test."`, `"https://api.acme.te%73t"`, `"https://[::1]"`, `"https://169.254.169.254"`, `"https://0x7f.1"`, `"https://аpi.acme.test"`,
 			`" https://api.acme.test"`, `"https://api.acme.test "`, `"ht\ntps://api.acme.test"`, `"https://api.acme.test\t.evil.test"`, `"https://api.acme.test\u0000.evil.test"`,
-			`"https://api.acme.test#@evil.test"`, `"https://api.acme.test?@evil.test"`, `"https://cdn.acme.test"`, `"https://.cdn.acme.test"`, `"https://a..cdn.acme.test"`,
+			`"https://api.acme.test#@evil.test"`, `"https://api.acme.test?@evil.test"`, `"https://cdn.acme.test"`, `"https://.cdn.acme.test"`, `"https://a..cdn.acme.test"`, `"https://a..b.cdn.acme.test"`, `"https://api.acme.test\uff0f@evil.test"`, `"https://api.acme.test;@evil.test"`, `"https://api。acme.test"`, `"http\u017f://api.acme.test"`,
+			`"https://api.acme.test,evil.test"`, `"https://api.acme.test%2f@evil.test"`, `"view-source:https://api.acme.test"`, `"jar:https://api.acme.test!/"`, `"https://api.acme.test:443:80"`, `"https://[::ffff:1.2.3.4]"`,
 			`""`, "7", "null", `["https://api.acme.test"]`, `{"url":"https://api.acme.test"}`,
 		})
 	accepts(t, "{hosts: 127.0.0.1}", []string{`"http://127.0.0.1/x"`}, []string{`"http://127.0.0.10"`, `"http://2130706433"`})

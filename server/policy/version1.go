@@ -57,6 +57,16 @@ func (l *loader) version1(root *yaml.Node) *Set {
 	for i := range s.denied {
 		s.denied[i].said = s.said(s.denied[i])
 	}
+	listed := map[string]bool{}
+	for _, e := range s.tools {
+		tool := e.pattern.text
+		if i := slices.IndexFunc(s.denied, func(d entry) bool { return d.pattern.text == tool }); i >= 0 {
+			s.warns = append(s.warns, fmt.Sprintf("line %d: %s is never reached, since deny lists it too (line %d)", e.line, tool, s.denied[i].line))
+		} else if listed[tool] {
+			s.warns = append(s.warns, fmt.Sprintf("line %d: %s stands twice in allow", e.line, tool))
+		}
+		listed[tool] = true
+	}
 	for _, tool := range slices.Sorted(maps.Keys(lines)) {
 		s.warns = append(s.warns, fmt.Sprintf("line %d: arg_rules of %s have no effect, since allow does not list it", lines[tool], tool))
 	}

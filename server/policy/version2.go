@@ -11,6 +11,14 @@ import (
 	"github.com/countersign-mcp/countersign/approvals"
 )
 
+// Bounds of a policy. Loading one compares its patterns with each other.
+const (
+	maxPatterns = 1000 // tools with a *
+	maxTools    = 5000
+	maxRules    = 1000
+	maxCovers   = 1000 // patterns of all rules together
+)
+
 // denyWord stands in the table of tools where a tier would.
 const denyWord = "deny"
 
@@ -44,6 +52,9 @@ func (l *loader) version2(root *yaml.Node) *Set {
 	s.warns = routes.warns
 	l.arrange(s, tools)
 	l.arrangeRules(s)
+	if len(l.problems) == 0 {
+		s.warn()
+	}
 	s.arrangeLimits()
 	s.arrangeLabels()
 	return s
@@ -83,6 +94,10 @@ var laterTool = []string{"ask_reason", "facts", "verify", "undo", "idempotency"}
 
 func (l *loader) tools(n *yaml.Node) []toolEntry {
 	var out []toolEntry
+	if len(n.Content) > 2*maxTools {
+		l.fail(n, "a policy has at most %d tools", maxTools)
+		return nil
+	}
 	l.mapping(n, "tools", func(k, v *yaml.Node) {
 		p, err := parsePattern(k.Value)
 		if err != nil {
@@ -169,6 +184,13 @@ func (l *loader) pointers(n *yaml.Node) []string {
 // refuses what can't be decided: a tie that can match one name, a route that
 // isn't there.
 func (l *loader) arrange(s *Set, tools []toolEntry) {
+	stars := 0
+	for _, e := range tools {
+		if stars += min(strings.Count(e.pattern.text, "*"), 1); stars > maxPatterns {
+			l.fail(e.node, "a policy has at most %d tools with a *", maxPatterns)
+			return
+		}
+	}
 	slices.SortStableFunc(tools, func(a, b toolEntry) int { return b.pattern.literals - a.pattern.literals })
 	for i, e := range tools {
 		e.said, e.seen = s.said(e.entry), types.String(e.tier)
@@ -176,10 +198,14 @@ func (l *loader) arrange(s *Set, tools []toolEntry) {
 			s.denied = append(s.denied, e.entry)
 			continue
 		}
-		for _, o := range tools[:i] {
-			if !o.deny && o.pattern.literals == e.pattern.literals && o.pattern.overlaps(e.pattern) {
+		for _, o := range slices.Backward(tools[:i]) {
+			if o.pattern.literals != e.pattern.literals {
+				break
+			}
+			if !o.deny && o.pattern.overlaps(e.pattern) {
 				l.fail(e.node, "%s and %s (line %d) can match one tool and weigh the same; make one longer",
 					e.pattern.text, o.pattern.text, o.line)
+				break
 			}
 		}
 		s.tools = append(s.tools, e.entry)

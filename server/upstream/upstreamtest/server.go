@@ -179,6 +179,12 @@ func (s *server) call(f frame, gone chan struct{}) {
 		s.result(f.ID, `{"content":[{"type":"text","text":"no such order"}],"isError":true,"x":9007199254740993}`)
 	case "rpcerror":
 		s.fail(f.ID, `{"code":-32050,"message":"own code","data":{"n":9007199254740993},"extra":true}`)
+	case "leak": // in an error's words, and on stderr
+		fmt.Fprintf(os.Stderr, "leak: %s\n", c.Args)
+		text, _ := json.Marshal("bad value: " + string(c.Args))
+		s.fail(f.ID, `{"code":-32050,"message":`+string(text)+`,"data":`+string(c.Args)+`}`)
+	case "spill": // a line that is no message
+		s.raw("bad value: " + string(c.Args))
 	case "garbage":
 		s.raw("this is not JSON")
 	case "twice":
