@@ -57,15 +57,7 @@ func (d *doubts) absence(e ast.Expr, not bool) {
 			d.absence(part, not)
 		}
 	case operators.Conditional:
-		if name, there, ok := presence(call.Args()[0]); ok {
-			without := call.Args()[1]
-			if there {
-				without = call.Args()[2]
-			}
-			if without.Kind() == ast.LiteralKind && without.AsLiteral() == types.Bool(not) {
-				d.softens = append(d.softens, name)
-			}
-		}
+		// has(x) ? … : false says outright what becomes of a call without x.
 		d.absence(call.Args()[1], not)
 		d.absence(call.Args()[2], not)
 	}

@@ -65,8 +65,8 @@ func TestRuleWarnings(t *testing.T) {
 		"effect: deny, tools: [desk/b]}":                                               "line 5: the rule r can't fire, since no tool that it covers is listed",
 		"effect: deny, tools: [desk/a, dsk/a]}":                                        "line 5: the rule r names dsk/a, and no such tool is listed",
 		"effect: deny, when: '!has(args.x) || args.x > 5'}":                            "",
-		"effect: deny, when: 'has(args.x) && args.x > 5'}":                             "line 5: the rule r lets a call without x pass, because of has(…) && …; without has(…) such a call is denied. If that is meant, give it a rule under args",
-		"effect: review, when: 'tier == \"read\" && (has(args.m.x) && args.m.x > 5)'}": "line 5: the rule r lets a call without m.x pass, because of has(…) && …; without has(…) such a call is denied. If that is meant, give it a rule under args",
+		"effect: deny, when: 'has(args.x) && args.x > 5'}":                             "line 5: the rule r lets a call without x pass, because of has(…) && …; without has(…) such a call is denied. If that is meant, write has(…) ? … : false or give it a rule under args",
+		"effect: review, when: 'tier == \"read\" && (has(args.m.x) && args.m.x > 5)'}": "line 5: the rule r lets a call without m.x pass, because of has(…) && …; without has(…) such a call is denied. If that is meant, write has(…) ? … : false or give it a rule under args",
 	} {
 		s, err := Parse("p", []byte(rule+tail+"\n"))
 		if err != nil {

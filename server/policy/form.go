@@ -76,8 +76,9 @@ func written(re *syntax.Regexp) int {
 	return min(n, maxFormSize+1)
 }
 
-// halfBound tells whether an expression is a choice in which only some of the ways
-// begin at the text's beginning or end at its end, as in ^a|b$.
+// halfBound tells whether an expression is a choice whose first way alone is bound
+// to the text's beginning and whose last alone to its end, as in ^a|b$: meant is
+// ^(a|b)$.
 func halfBound(text string) bool {
 	re, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
@@ -89,17 +90,9 @@ func halfBound(text string) bool {
 	if re.Op != syntax.OpAlternate {
 		return false
 	}
-	begins, ends := 0, 0
-	for _, way := range re.Sub {
-		if edge(way, 0) == syntax.OpBeginText {
-			begins++
-		}
-		if edge(way, -1) == syntax.OpEndText {
-			ends++
-		}
-	}
-	partly := func(n int) bool { return n > 0 && n < len(re.Sub) }
-	return partly(begins) || partly(ends)
+	first, last := re.Sub[0], re.Sub[len(re.Sub)-1]
+	return edge(first, 0) == syntax.OpBeginText && edge(first, -1) != syntax.OpEndText &&
+		edge(last, -1) == syntax.OpEndText && edge(last, 0) != syntax.OpBeginText
 }
 
 // edge is the first or the last part of a concatenation.

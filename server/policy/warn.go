@@ -131,7 +131,7 @@ func (w *warner) condition(r *rule, met []*entry) {
 	for _, name := range r.when.softens {
 		// Who gives the argument a rule of its own has thought of it.
 		if without(name, func(*argRule) bool { return true }) != "" {
-			w.say(r.line, "the rule %s lets a call without %s pass, because of has(…) && …; without has(…) such a call is denied. If that is meant, give it a rule under args", r.id, name)
+			w.say(r.line, "the rule %s lets a call without %s pass, because of has(…) && …; without has(…) such a call is denied. If that is meant, write has(…) ? … : false or give it a rule under args", r.id, name)
 		}
 	}
 	for _, name := range r.when.sizes {
