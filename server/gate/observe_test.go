@@ -105,10 +105,12 @@ func TestObservingLeavesDenials(t *testing.T) {
 	if calls := b.dir.Calls(); calls != nil {
 		t.Fatalf("ran %v", calls)
 	}
+	b.withSchema(orderSchema)
 	nobody := action.Actor{ID: "nobody@acme.test", Auth: "token"}
 	for reason, r := range map[string]Request{
-		"requester_unknown": req(nobody, "cancel_order", `{}`),
-		"arguments_too_big": req(ana, "cancel_order", `{"x":"`+strings.Repeat("y", 100)+`"}`),
+		"requester_unknown": req(nobody, "cancel_order", `{"order":"1"}`),
+		"arguments_too_big": req(ana, "cancel_order", `{"order":"`+strings.Repeat("y", 100)+`"}`),
+		"invalid_arguments": req(ana, "cancel_order", `{"order":7}`),
 	} {
 		if s := read(t, b.Call(t.Context(), r)); s.IsError {
 			t.Errorf("%s: %+v", reason, s)

@@ -48,7 +48,11 @@ func identitiesPinned(p *patient) Finding {
 
 func provenanceKnown(p *patient) Finding {
 	const what = "provenance is available to rules: "
-	return warn("ask in rules with labels(POINTER); what nobody labelled counts as unknown", what+"labels are not made by this release's gate, so everything is unknown")
+	if p.policy == nil || !p.policy.UsesLabels() {
+		return warn("see the five rules in deploy/examples, or mark what tools return with produces: retrieved",
+			what+"it would be, and no rule asks where a value comes from")
+	}
+	return fine(what + "labels of arguments and sessions; what nobody labelled counts as unknown")
 }
 
 func reviewBound(p *patient) Finding {
@@ -92,11 +96,11 @@ func policiesRecorded(p *patient) Finding {
 	case p.audit.last != digest:
 		return warn("send the gate SIGHUP, or put the file back with countersign policy restore", what+"the file is not the policy that was loaded last, %.12s", p.audit.last)
 	}
-	if _, kept := p.keptPolicy(digest); !kept {
-		return warn("keep the policy file under version control", what+"%s on the ledger; this one is not kept in data_dir",
-			count(len(p.audit.policies), "version is", "versions are"))
+	recorded := count(len(p.audit.policies), "version is", "versions are")
+	if !p.kept(digest) {
+		return warn("keep the policy file under version control", what+"%s on the ledger; this one is not kept in data_dir", recorded)
 	}
-	return fine(what+"%s on the ledger, and this one is kept", count(len(p.audit.policies), "version is", "versions are"))
+	return fine(what+"%s on the ledger, and countersign policy restore puts this one back", recorded)
 }
 
 // unasked are the tools that change something and run without a yes: nothing

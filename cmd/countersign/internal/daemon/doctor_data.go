@@ -3,13 +3,13 @@ package daemon
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/countersign-mcp/countersign/approvals/ledger"
+	"github.com/countersign-mcp/countersign/cmd/countersign/internal/archive"
 )
 
 // lookAtData looks at the directories without making them.
@@ -147,9 +147,8 @@ func (a *audit) elsewhere() int {
 	return n
 }
 
-// keptPolicy is where a policy that was loaded is kept by its digest.
-func (p *patient) keptPolicy(digest string) (string, bool) {
-	path := filepath.Join(p.cfg.DataPath(), "policies", fmt.Sprintf("%s.yaml", digest))
-	_, err := os.Stat(path)
-	return path, err == nil
+// kept tells whether a policy can be put back by its digest.
+func (p *patient) kept(digest string) bool {
+	all, err := archive.List(p.cfg.DataPath())
+	return err == nil && slices.ContainsFunc(all, func(k archive.Kept) bool { return k.Digest == digest })
 }

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/countersign-mcp/countersign/approvals"
 	"github.com/countersign-mcp/countersign/approvals/store"
@@ -40,7 +41,23 @@ func lookAtRedis(ctx context.Context, p *patient) []Finding {
 		found = append(found, warn("turn appendonly on", "redis.accept_no_aof: a restart of the server forgets approvals"))
 	}
 	found = append(found, notes.findings()...)
-	return append(found, standing(ctx, s)...)
+	found = append(found, standing(ctx, s)...)
+	return append(found, p.newest(ctx, s)...)
+}
+
+// newest compares the policy file with what the gates of this Redis judge by.
+func (p *patient) newest(ctx context.Context, s *store.Store) []Finding {
+	now, err := s.Generation(ctx)
+	switch {
+	case err != nil:
+		return []Finding{fail("see that the server runs", "%v", err)}
+	case now.N == 0 || p.policy == nil:
+		return nil
+	case now.Policy != p.policy.Digest().Hex():
+		return []Finding{warn("give the gates one policy and send each SIGHUP; a gate with an older one refuses calls that need a yes",
+			"the newest policy on this Redis is %.12s, loaded at %s; this file is another", now.Policy, now.At.UTC().Format(time.RFC3339))}
+	}
+	return []Finding{fine("this policy is the newest on this Redis, number %d", now.N)}
 }
 
 // unfit is a server that can't be used.

@@ -57,3 +57,31 @@ func TestDoctorBesideAServingGate(t *testing.T) {
 	g.stop()
 	r.verify()
 }
+
+// A server that is what was pinned is said to be, and one whose tool has changed
+// since is found, with the tool's name.
+func TestDoctorComparesWithThePins(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{Config: "pins: {file: pins.json}\n"})
+	path := r.config("a")
+	ctx := within(t, 2*time.Minute)
+	if out, _, code := countersign(ctx, nil, "doctor", "--config", path); code != 2 || !strings.Contains(out, "countersign policy pin") {
+		t.Errorf("without the file: exit %d\n%s", code, out)
+	}
+	if out, errs, code := countersign(ctx, nil, "policy", "pin", "--config", path); code != 0 {
+		t.Fatalf("exit %d\n%s%s", code, out, errs)
+	}
+	out, _, code := countersign(ctx, nil, "doctor", "--config", path)
+	if code != 0 {
+		t.Errorf("exit %d", code)
+	}
+	told(t, out, "judge: 3 of 3 tools are as agreed on", "identities are pinned: every server and tool is what the file of pins says")
+	if err := r.upstream.ChangeTools(true); err != nil {
+		t.Fatal(err)
+	}
+	out, _, code = countersign(ctx, nil, "doctor", "--config", path)
+	if code != 2 {
+		t.Errorf("with a changed tool: exit %d", code)
+	}
+	told(t, out, "judge: not what was agreed on, so held: do_thing", "countersign policy pin --diff", "judge: 2 of 3 tools are as agreed on")
+}
