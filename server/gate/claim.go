@@ -179,7 +179,6 @@ func approvedBy(p approvals.Parked, now people) bool {
 // void ends what may not run. Votes that don't verify are told on the ledger at
 // once: somebody wrote into the store. A policy that is not the newest ends nothing.
 func (g *Gate) void(ctx context.Context, by *policy.Set, p approvals.Parked, cause string, why error) error {
-	g.log.Warn("an approved call may not run", "approval", p.ID, "cause", cause, "error", why)
 	if cause == approvals.CauseForged {
 		if err := g.writeLate(forgedRecord(p.ID)); err != nil {
 			return &stuck{sayNoLedger}
@@ -189,9 +188,11 @@ func (g *Gate) void(ctx context.Context, by *policy.Set, p approvals.Parked, cau
 		_, err := g.store.Void(ctx, p.ID, cause, by.Digest())
 		return err
 	})
+	if errors.Is(err, approvals.Behind) {
+		return g.behind(by) // it may fit all the same, so there is nothing to tell yet
+	}
+	g.log.Warn("an approved call may not run", "approval", p.ID, "cause", cause, "error", why)
 	switch {
-	case errors.Is(err, approvals.Behind):
-		return g.behind(by)
 	case errors.Is(err, approvals.Forged):
 		return &stuck{sayForgedRecord} // so broken that it can't even be ended
 	case err != nil && !isFinal(err):
