@@ -202,10 +202,10 @@ func (g *Gate) void(ctx context.Context, by *policy.Set, p approvals.Parked, cau
 }
 
 // behind says why a step was refused that was judged by a policy which is not the
-// newest: this process has another by now, so it is to be looked at again, or it
+// newest: this process was reloaded meanwhile, so it is to be looked at again, or it
 // has not, and someone has to reload it.
 func (g *Gate) behind(judgedBy *policy.Set) error {
-	if g.present().Policy.Digest() != judgedBy.Digest() {
+	if g.present().Policy != judgedBy {
 		return approvals.Moved
 	}
 	g.tellBehind()

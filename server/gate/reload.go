@@ -32,16 +32,16 @@ func (g *Gate) present() *State {
 
 // maxJudged is how often one call is judged because the policy changed before it
 // was parked.
-const maxJudged = 3
+const maxJudged = 8
 
 // rejudged answers a call that the store did not park since its policy is not the
-// newest, if this process has another one by now. What was decided by the old one
+// newest, if this process has been reloaded meanwhile, be it with the same one. What was decided by the old one
 // is ended on the ledger; the call begins again, under an id of its own.
 func (k *call) rejudged(ctx context.Context, err error) (Answer, bool) {
 	if !errors.Is(err, approvals.Behind) {
 		return Answer{}, false
 	}
-	if errors.Is(err, errUnclear) || k.judged >= maxJudged || k.g.present().Policy.Digest() == k.st.Policy.Digest() {
+	if errors.Is(err, errUnclear) || k.judged >= maxJudged || k.g.present() == k.st {
 		k.g.tellBehind()
 		return Answer{}, false
 	}

@@ -129,6 +129,7 @@ func (r *rig) ended(id, event string, n int) []map[string]any {
 type pipe struct {
 	*testservers.Stdio
 	r      *rig
+	cmd    *exec.Cmd
 	stderr *tail
 	wrote  *transcript
 	dead   chan struct{}
@@ -151,6 +152,7 @@ func (r *rig) stdio(name string, era testservers.Era) *pipe {
 	r.t.Helper()
 	p := &pipe{r: r, stderr: newTail(), wrote: &transcript{}, dead: make(chan struct{})}
 	cmd := exec.Command(binary, "stdio", "--config", r.config(name), "--log-level", "debug")
+	p.cmd = cmd
 	cmd.Env = os.Environ()
 	cmd.Stderr = p.stderr
 	dieWithUs(cmd)

@@ -325,3 +325,89 @@ func TestRestoreAndReload(t *testing.T) {
 	}
 	r.verify()
 }
+
+// A terminal that goes away does not end `countersign stdio`: it reads its policy
+// again, and its client goes on.
+func TestReloadOfStdio(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{Policy: plain})
+	p := r.stdio("pipes", testservers.Legacy)
+	read := func() testservers.Reply {
+		t.Helper()
+		res, err := p.Call(within(t, 30*time.Second), "read_thing", json.RawMessage(`{"id":"x"}`), testservers.Extra{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	if res := read(); !runs(res) {
+		t.Fatalf("before: %s %s", res.Result, res.Error)
+	}
+	r.write("policy.yaml", of(t, "judge/read_thing: read", "judge/read_thing: deny"))
+	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	p.stderr.find(t, regexp.MustCompile(`the configuration was reloaded`), p.dead)
+	if res := read(); res.Reason() != "unknown_tool" {
+		t.Errorf("after: %s %s", res.Result, res.Error)
+	}
+	p.close()
+	r.verify()
+}
+
+// Fifty callers while the policy is reloaded again and again: each call is answered
+// by the one policy or the other, what is asked for is asked for once, and nothing
+// runs without a yes.
+func TestReloadsUnderLoad(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{Policy: plain, Hold: time.Second})
+	g := r.start("a", "")
+	stop, done := make(chan struct{}), make(chan int)
+	go func() {
+		for i := 1; ; i++ {
+			select {
+			case <-stop:
+				done <- i - 1
+				return
+			default:
+			}
+			r.write("policy.yaml", []string{plain, samePolicy()}[i%2])
+			g.hangup(i)
+		}
+	}()
+	answers := make(chan answer, 50)
+	for i := range 50 {
+		c := g.client([]testservers.Era{testservers.Modern, testservers.Legacy}[i%2], []string{anaToken, botToken}[i/2%2])
+		go func() {
+			ctx := within(t, 90*time.Second)
+			if i%3 == 0 {
+				res, err := c.Call(ctx, "read_thing", json.RawMessage(`{"id":"x"}`), testservers.Extra{})
+				answers <- answer{res, err}
+				return
+			}
+			res, err := c.Call(ctx, "do_thing", testservers.Do{N: i % 5}.Args(), testservers.Extra{})
+			answers <- answer{res, err}
+		}()
+	}
+	asked := map[string]bool{}
+	for range 50 {
+		a := <-answers
+		switch {
+		case a.err != nil:
+			t.Error(a.err)
+		case runs(a.Reply):
+		case a.Approval().Status == "pending":
+			asked[a.Approval().ID] = true
+		default:
+			t.Errorf("neither a result nor a pending one: %s %s", a.Result, a.Error)
+		}
+	}
+	close(stop)
+	if n := <-done; n < 2 {
+		t.Errorf("%d reloads in all that time", n)
+	}
+	if r.judge(0, "without a yes"); len(asked) != 10 { // five calls of two callers
+		t.Errorf("%d things were asked for", len(asked))
+	}
+	r.verify()
+}
