@@ -11,6 +11,14 @@
 // check right before the bytes leave, which asks the policy of that moment. Only
 // the third makes the permit that forwarding takes.
 //
+// # What people are asked
+//
+// A reviewed call is put before people only where its requester is known, it is
+// short enough to be read, and the tool's listed inputSchema does not refuse its
+// arguments; then the policy's rates, its caps and the row of people's denials are
+// asked, the last two inside the step that parks. What is parked already is joined
+// before any of them, and a call that in the end made no card has used up nothing.
+//
 // # From parked to forwarded
 //
 // There is one way (claim.go, run.go), and it takes these steps in this order:
