@@ -7,6 +7,9 @@ import (
 	"github.com/countersign-mcp/countersign/approvals/action"
 )
 
+// GateActor is the actor of the gate's own requests. No caller can have the id.
+const GateActor = "countersign"
+
 // Pin is what one tool of an upstream was found or agreed to be while the gate
 // ran. It stands beside the file of pins, which is written by hand and wins where
 // it was changed since.

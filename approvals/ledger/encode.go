@@ -175,6 +175,7 @@ func (r *Record) from(o *object) {
 	o.number("torn_bytes", r.TornBytes)
 	o.moment("ts", r.Time)
 	o.number("v", int64(r.Version))
+	o.text("was_digest", r.WasDigest)
 	o.text("workflow", r.Workflow)
 }
 

@@ -92,6 +92,7 @@ type Record struct {
 	PolicyDigest   string `json:"policy_digest"`
 	ManifestDigest string `json:"manifest_digest"`
 	ToolDigest     string `json:"tool_digest"`
+	WasDigest      string `json:"was_digest"` // of a manifest_changed: the tool's definition that was pinned
 	// Keyed digests ("<key id>.<mac>"): of low-entropy arguments a plain one
 	// could be guessed.
 	EnvelopeDigest string `json:"envelope_digest"`

@@ -160,6 +160,7 @@ func (r *Record) checkTexts() error {
 		{"policy_digest", r.PolicyDigest},
 		{"manifest_digest", r.ManifestDigest},
 		{"tool_digest", r.ToolDigest},
+		{"was_digest", r.WasDigest},
 		{"envelope_digest", r.EnvelopeDigest},
 		{"args_digest", r.ArgsDigest},
 		{"display_digest", r.DisplayDigest},

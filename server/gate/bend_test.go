@@ -87,6 +87,19 @@ func (s *badStore) AddLabels(ctx context.Context, actor, session string, labels 
 	return l, err
 }
 
+func (s *badStore) Pins(ctx context.Context, server string) (p approvals.Pins, err error) {
+	err = s.do("Pins", func() (e error) { p, e = s.Store.Pins(ctx, server); return e })
+	return p, err
+}
+
+func (s *badStore) Pin(ctx context.Context, server string, under *approvals.Grant, ps ...approvals.Pin) error {
+	return s.do("Pin", func() error { return s.Store.Pin(ctx, server, under, ps...) })
+}
+
+func (s *badStore) RefusePins(ctx context.Context, server string, change action.Digest, approval, by string) error {
+	return s.do("RefusePins", func() error { return s.Store.RefusePins(ctx, server, change, approval, by) })
+}
+
 var errLostReply = errors.Join(approvals.StoreUnavailable, errors.New("the reply was lost"))
 
 // loseReply lets a step happen and loses its reply, n times.

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -67,6 +68,9 @@ func (k *call) answer(ctx context.Context) Answer {
 	if !k.st.admits(r.Call.Actor) {
 		return k.refuse(ctx, refusal{code: codeParams, reason: "token_changed", message: sayTokenChanged})
 	}
+	if r.Call.Actor.ID == SelfActor { // the configuration knows no such caller
+		return k.refuse(ctx, refusal{code: codeParams, reason: "reserved_actor", message: sayReserved})
+	}
 	if no := k.believe(); no != nil {
 		return k.refuse(ctx, *no)
 	}
@@ -102,7 +106,7 @@ func (k *call) judge(ctx context.Context) *refusal {
 	server, tool, ok := k.st.resolve(k.req.Front, k.req.Name)
 	// An upstream's tool of the gate's own name is in no list, so it is not there
 	// under a joined name either.
-	if !ok || tool == CollectTool && !k.g.set.NoCollect {
+	if !ok || !k.g.usable(tool) {
 		return ptr(noSuchTool("unknown_tool"))
 	}
 	k.c.Server, k.c.Tool = server, tool
@@ -115,19 +119,19 @@ func (k *call) judge(ctx context.Context) *refusal {
 		return ptr(denied(k.verdict))
 	}
 	k.observed = k.verdict.Effect == policy.Review && k.st.Policy.Observes(server, k.g.now())
-	return k.find(ctx)
+	return k.find(ctx, k.st)
 }
 
 // find looks the tool up in what the upstream lists. A call that will be parked
 // is bound to the definition, so the list is read anew for it.
-func (k *call) find(ctx context.Context) *refusal {
-	age := listAge
+func (k *call) find(ctx context.Context, st *State) *refusal {
+	age := st.Pins.maxAge()
 	if k.verdict.Effect == policy.Review && !k.observed {
 		age = 0
 	}
-	cat, err := k.g.catalogue(ctx, k.st.Upstreams[k.c.Server], age)
-	if err == nil && age > 0 && !cat.has(k.c.Tool) && time.Since(cat.at) > time.Second {
-		cat, err = k.g.catalogue(ctx, k.st.Upstreams[k.c.Server], time.Second)
+	cat, err := k.g.catalogue(ctx, st, k.c.Server, age)
+	if err == nil && age > 0 && !cat.offers(k.c.Tool) && time.Since(cat.at) > time.Second {
+		cat, err = k.g.catalogue(ctx, st, k.c.Server, time.Second)
 	}
 	if err != nil {
 		k.g.log.Warn("the upstream's tools can't be listed", "server", k.c.Server, "error", err)
@@ -138,6 +142,10 @@ func (k *call) find(ctx context.Context) *refusal {
 		return ptr(noSuchTool("not_in_list"))
 	}
 	k.cat, k.tool = cat, def
+	if h, held := cat.held[k.c.Tool]; held {
+		k.g.noticeCall(cat)
+		return ptr(h.refusal())
+	}
 	return nil
 }
 
@@ -174,9 +182,7 @@ func (k *call) runAllowed(ctx context.Context) Answer {
 		return k.noLedger(err)
 	}
 	k.labels = provenance.Union(k.labels, k.g.carries(ctx, k.st, k.c))
-	f := k.facts()
-	f.Call.Actor = k.req.Call.Actor
-	p, err := k.g.leaveFor(f, grounds{observed: k.observed}, time.Time{})
+	p, err := k.leave()
 	if err != nil {
 		return k.stopped()
 	}
@@ -188,7 +194,13 @@ func (k *call) runAllowed(ctx context.Context) Answer {
 	defer letGo()
 	run, cancel := context.WithTimeout(run, k.g.set.ExecTimeout)
 	defer cancel()
-	out := k.g.forward(run, p, k.progress())
+	out, no := k.forward(run, p)
+	if no != nil {
+		if err := k.g.writeLate(k.result(outcome{status: statusNotRun, errorType: no.detail})); err != nil {
+			k.g.log.Error("a result could not be written to the ledger", "operation", k.op, "error", err)
+		}
+		return no.answer()
+	}
 	if err := k.g.writeLate(k.result(out)); err != nil {
 		k.g.log.Error("a result could not be written to the ledger", "operation", k.op, "error", err)
 		return unknownAnswer(sayLedgerLost)
@@ -207,6 +219,53 @@ func (k *call) stopped() Answer {
 		return k.noLedger(err)
 	}
 	return no.answer()
+}
+
+// leave asks the third check for an allowed call.
+func (k *call) leave() (permit, error) {
+	f := k.facts()
+	f.Call.Actor = k.req.Call.Actor
+	p, err := k.g.leaveFor(f, grounds{observed: k.observed}, time.Time{})
+	p.gen = k.cat.gen
+	return p, err
+}
+
+// forward sends an allowed call to the process that listed its tool. If that is no
+// more, what the next one lists is looked at, once.
+func (k *call) forward(ctx context.Context, p permit) (outcome, *refusal) {
+	listed := k.st
+	if p.up != listed.Upstreams[k.c.Server] { // a reload put another in its place
+		listed = k.g.state.Load()
+		if no := k.look(ctx, listed); no != nil {
+			return outcome{}, no
+		}
+		p.gen = k.cat.gen
+	}
+	changed := &refusal{code: codeParams, reason: "policy_denied", message: sayChanged, detail: approvals.CausePolicy}
+	if p.up != listed.Upstreams[k.c.Server] {
+		return outcome{}, changed
+	}
+	out := k.g.forward(ctx, p, k.progress())
+	if !errors.Is(out.err, upstream.ErrChanged) {
+		return out, nil
+	}
+	if no := k.look(ctx, listed); no != nil {
+		return outcome{}, no
+	}
+	p, err := k.leave()
+	if err != nil || p.up != listed.Upstreams[k.c.Server] {
+		return outcome{}, changed
+	}
+	return k.g.forward(ctx, p, k.progress()), nil
+}
+
+// look finds the tool once more, in what is listed now.
+func (k *call) look(ctx context.Context, st *State) *refusal {
+	no := k.find(ctx, st)
+	if no != nil {
+		no.detail = cmp.Or(no.detail, no.reason)
+	}
+	return no
 }
 
 // noLedger refuses because nothing may run unrecorded.

@@ -13,10 +13,6 @@ import (
 	"github.com/countersign-mcp/countersign/server/policy"
 )
 
-// listAge is how old a list of tools may be for a call that is allowed outright.
-// A change that the upstream announces, or a new process of it, ends it sooner.
-const listAge = 30 * time.Second
-
 // listTimeout bounds one reading of an upstream's list.
 const listTimeout = 20 * time.Second
 
@@ -26,6 +22,13 @@ type catalogue struct {
 	manifest action.Digest
 	gen      uint64 // of the upstream before the list was read
 	at       time.Time
+
+	server   string        // the upstream's name
+	identity action.Digest // of the server that gave the list
+	held     map[string]hold
+	first    []string // tools that were pinned at this first sight of them
+	absent   []string // pinned tools that the list does not have
+	fresh    bool     // what is pinned was read from the store for it
 }
 
 func (c *catalogue) find(name string) (pins.Tool, bool) {
@@ -36,6 +39,12 @@ func (c *catalogue) find(name string) (pins.Tool, bool) {
 	return c.defs[i], true
 }
 
+// offers tells whether the list has the tool and it is not held.
+func (c *catalogue) offers(name string) bool {
+	_, held := c.held[name]
+	return !held && c.has(name)
+}
+
 func (c *catalogue) has(name string) bool {
 	_, ok := c.find(name)
 	return ok
@@ -43,11 +52,12 @@ func (c *catalogue) has(name string) bool {
 
 // catalogue reads an upstream's list, or returns one not older than age. With
 // age 0 it is read now, and shared with nobody.
-func (g *Gate) catalogue(ctx context.Context, up Upstream, age time.Duration) (*catalogue, error) {
+func (g *Gate) catalogue(ctx context.Context, st *State, server string, age time.Duration) (*catalogue, error) {
+	up := st.Upstreams[server]
 	if age == 0 {
 		ctx, cancel := context.WithTimeout(ctx, listTimeout)
 		defer cancel()
-		return g.read(ctx, up)
+		return g.read(ctx, st, server)
 	}
 	if known, ok := g.listings.Load(up); ok {
 		c := known.(*catalogue)
@@ -56,10 +66,10 @@ func (g *Gate) catalogue(ctx context.Context, up Upstream, age time.Duration) (*
 		}
 	}
 	// Those who come meanwhile share one reading, which no one's leaving ends.
-	ch := g.lists.DoChan(fmt.Sprintf("%p", up), func() (any, error) {
+	ch := g.lists.DoChan(fmt.Sprintf("%p %d", up, g.epoch.Load()), func() (any, error) {
 		ctx, cancel := context.WithTimeout(g.life, listTimeout)
 		defer cancel()
-		return g.read(ctx, up)
+		return g.read(ctx, st, server)
 	})
 	select {
 	case r := <-ch:
@@ -72,28 +82,45 @@ func (g *Gate) catalogue(ctx context.Context, up Upstream, age time.Duration) (*
 	}
 }
 
-func (g *Gate) read(ctx context.Context, up Upstream) (*catalogue, error) {
-	c := &catalogue{gen: up.Generation(), at: time.Now()}
-	tools, err := up.Tools(ctx)
+// read reads an upstream's list and compares it with what is pinned.
+func (g *Gate) read(ctx context.Context, st *State, server string) (*catalogue, error) {
+	up, epoch := st.Upstreams[server], g.epoch.Load()
+	c, err := g.list(ctx, up)
 	if err != nil {
 		return nil, err
 	}
-	seen := map[string]int{}
-	for _, raw := range tools {
-		def, err := pins.Define(raw)
-		if err != nil {
-			g.log.Warn("a tool in the upstream's list is not one; it is left out", "error", err)
-			continue
-		}
-		seen[def.Name]++
-		c.defs = append(c.defs, def)
-	}
-	// Two tools of one name: nobody can say which definition a call means.
-	c.defs = slices.DeleteFunc(c.defs, func(d pins.Tool) bool { return seen[d.Name] > 1 })
-	c.manifest = pins.Manifest(c.defs)
-	if c.gen == up.Generation() { // else it may be of the process before
+	c.server, c.identity = server, up.Identity()
+	g.examine(ctx, st.Pins, c)
+	if c.gen == up.Generation() && epoch == g.epoch.Load() { // else it may be of the process before, or of other pins
 		g.listings.Store(up, c)
 	}
+	g.notice(c)
+	return c, nil
+}
+
+// list reads a list that is of one process, and of no moment at which it changed.
+func (g *Gate) list(ctx context.Context, up Upstream) (*catalogue, error) {
+	var c *catalogue
+	for range 3 {
+		c = &catalogue{gen: up.Generation(), at: time.Now()}
+		tools, err := up.Tools(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, raw := range tools {
+			def, err := pins.Define(raw)
+			if err != nil {
+				g.log.Warn("a tool in the upstream's list is not one; it is left out", "error", err)
+				continue
+			}
+			c.defs = append(c.defs, def)
+		}
+		if c.gen == up.Generation() {
+			break
+		}
+	}
+	c.defs = distinct(c.defs)
+	c.manifest = pins.Manifest(c.defs)
 	return c, nil
 }
 
@@ -120,7 +147,7 @@ func (g *Gate) Tools(ctx context.Context, front string, who action.Actor, params
 		if up == nil {
 			return Answer{Error: &Error{Code: codeParams, Message: "There is no such upstream."}}
 		}
-		cat, err := g.catalogue(ctx, up, time.Second)
+		cat, err := g.catalogue(ctx, st, server, time.Second)
 		if err != nil {
 			g.log.Warn("the upstream's tools can't be listed", "server", server, "error", err)
 			if len(servers) == 1 {
@@ -129,7 +156,7 @@ func (g *Gate) Tools(ctx context.Context, front string, who action.Actor, params
 			continue // the others' tools are still there
 		}
 		for _, d := range cat.defs {
-			if d.Name == CollectTool && !g.set.NoCollect || !plausible(d.Name) || !g.gates.list(st, server, d.Name) {
+			if _, held := cat.held[d.Name]; held || !g.usable(d.Name) || !g.gates.list(st, server, d.Name) {
 				continue
 			}
 			out = append(out, g.shown(st, server, d, who, joined))

@@ -66,12 +66,17 @@ func (g *Gate) fit(ctx context.Context, id string, who action.Actor, also map[st
 		return nil, err
 	}
 	up := st.Upstreams[p.Envelope.Call.Server]
-	cat, err := g.catalogue(ctx, up, 0)
+	cat, err := g.catalogue(ctx, st, p.Envelope.Call.Server, 0)
 	if err != nil {
 		g.log.Warn("an approved call waits for its upstream", "approval", id, "error", err)
 		return nil, &stuck{sayStuckUpstream}
 	}
-	if def, ok := cat.find(p.Envelope.Call.Tool); !ok || def.Digest != p.Envelope.ToolDef {
+	switch offered := cat.offers(p.Envelope.Call.Tool); {
+	case !cat.still(&p.Envelope):
+		return nil, g.void(ctx, st.Policy, p, approvals.CauseTool, nil)
+	case !offered && !cat.fresh: // what is pinned may have been agreed on elsewhere
+		return nil, &stuck{sayStuckStore}
+	case !offered:
 		return nil, g.void(ctx, st.Policy, p, approvals.CauseTool, nil)
 	}
 	switch started, err := g.ledger.Started(id); {
@@ -84,6 +89,13 @@ func (g *Gate) fit(ctx context.Context, id string, who action.Actor, also map[st
 		return nil, g.void(ctx, st.Policy, p, string(approvals.AlreadyUsed), nil)
 	}
 	return &claimed{parked: p, policy: st.Policy, up: up, gen: cat.gen, labels: labels}, nil
+}
+
+// still tells whether a list is of the server that an approved call was bound to,
+// and describes its tool in the same way.
+func (c *catalogue) still(e *action.Envelope) bool {
+	def, ok := c.find(e.Call.Tool)
+	return ok && def.Digest == e.ToolDef && c.identity == e.ServerID
 }
 
 // misfit compares an approved call with what holds now. A cause means that it
@@ -315,11 +327,11 @@ func (g *Gate) leaveToRun(ctx context.Context, c *claimed) (permit, outcome) {
 	// One that was replaced meanwhile is found by leaveFor: its numbers say nothing
 	// about the other's.
 	if st := g.state.Load(); st.Upstreams[call.Server] == c.up && c.up.Generation() != c.gen {
-		cat, err := g.catalogue(ctx, c.up, 0)
+		cat, err := g.catalogue(ctx, st, call.Server, 0)
 		if err != nil {
 			return permit{}, notRun(approvals.CauseNotSent)
 		}
-		if def, ok := cat.find(call.Tool); !ok || def.Digest != c.parked.Envelope.ToolDef {
+		if !cat.still(&c.parked.Envelope) || !cat.offers(call.Tool) {
 			return permit{}, notRun(approvals.CauseTool)
 		}
 		c.gen = cat.gen

@@ -30,8 +30,9 @@
 //  4. Judge with the current policy, once as the actor was and once as it is. It
 //     must still ask the same people on the same routes, and none of those who
 //     agreed may count as a requester now.
-//  5. Read the upstream's tools again. The called tool's definition must be the
-//     same; the order of the list and of keys is no difference.
+//  5. Read the upstream's tools again, and what is pinned. The server and the called
+//     tool's definition must be the same, and not held; the order of the list and
+//     of keys is no difference.
 //  6. No ledger in this process's directory may have a start of this approval: a
 //     record put back into the store is found by that.
 //  7. Claim, under the version of the record that was judged, and by the policy
@@ -70,6 +71,19 @@
 //	after result        Recover makes it succeeded or failed, its body lost
 //
 // A process that never returns leaves unknown when its lease ends.
+//
+// # Pins
+//
+// Every list that is read is compared with what is pinned (pins.go): in the file,
+// or at run time, in the store and in memory (pinboard.go). A tool that differs is
+// held. What a reading brings up is seen to beside the calls (notice.go): records,
+// pins to be written, approvals to be voided, people to be asked (ask.go). Nothing is
+// void on the word of memory alone: the store is asked first.
+//
+// The gate's own request is an approval like any other, and its run is the writing
+// of pins (pinrun.go). The store takes them only while the claim stands, so that
+// after a crash they say whether it was carried out: Recover makes it succeeded or
+// not_run, and not unknown.
 //
 // # What can't be closed
 //

@@ -68,12 +68,12 @@ func TestArgumentsThatDoNotFitAreNeverParked(t *testing.T) {
 
 // What a schema leaves open is not refused: people are shown that it is open.
 func TestASchemaThatCantBeJudgedIsAWarning(t *testing.T) {
-	b := newBench(t)
 	for i, schema := range []string{
 		`{"properties":{"order":{"pattern":"^(?=x)"}}}`,
 		`{"$ref":"https://schemas.example/order.json"}`,
 		`"no schema"`,
 	} {
+		b := newBench(t)
 		b.withSchema(schema)
 		_, tk := b.parked(req(ana, "cancel_order", fmt.Sprintf(`{"order":"%d"}`, i)))
 		if len(tk.View.Warnings) != 1 || !strings.Contains(tk.View.Warnings[0], "may not fit it") || !tk.View.Complete() {

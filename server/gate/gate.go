@@ -40,6 +40,8 @@ type Store interface {
 	Claims(ctx context.Context, owner string) ([]approvals.Grant, error)
 	NotifierAlive(ctx context.Context) (bool, error)
 	provenance.Store
+	List(ctx context.Context, states []approvals.State, limit int) ([]approvals.Ticket, error)
+	PinStore
 }
 
 // Ledger is what the gate needs of this process's own ledger.
@@ -54,6 +56,7 @@ type Upstream interface {
 	Do(ctx context.Context, r upstream.Request) (json.RawMessage, error)
 	Tools(ctx context.Context) ([]json.RawMessage, error)
 	Generation() uint64
+	Await(ctx context.Context, gen uint64) (uint64, error)
 	Info() upstream.Info
 	Identity() action.Digest
 }
@@ -63,6 +66,7 @@ type State struct {
 	Policy    *policy.Set // bound to the upstreams' names
 	Roster    *approvals.Roster
 	Upstreams map[string]Upstream
+	Pins      Pins
 	// Callers are all who may call, as their credentials have it: one entry for
 	// each, before the policy gives roles. nil: whoever the edge lets in.
 	Callers []action.Actor
@@ -123,19 +127,26 @@ type Gate struct {
 	flushing atomic.Bool // labels are being written later
 	recalled sync.Map    // id of a dead ledger whose sessions were labelled again → true
 	schemas  schemas
-	listings sync.Map // Upstream → *catalogue, the last one
-	settled  sync.Map // approval id → true: its dead owner's ledger says that nobody can know
+	pins     PinStore
+	board    board
+	watch    sync.Map      // upstream's name → *watchman
+	epoch    atomic.Uint64 // grows when what is pinned may have changed
+	listings sync.Map      // Upstream → *catalogue, the last one
+	settled  sync.Map      // approval id → true: its dead owner's ledger says that nobody can know
 	// approval id → how its claim is to be settled: on the ledger, and not yet in the store
 	recovered sync.Map
 
-	life context.Context // ends with Close; background work lives by it
-	stop context.CancelFunc
+	reloaded chan struct{}   // a state was loaded; for Watch
+	life     context.Context // ends with Close; background work lives by it
+	stop     context.CancelFunc
 
-	mu      sync.Mutex
-	closing bool
-	work    sync.WaitGroup // executions and their finishing
-	runs    map[string]*run
-	desks   map[string]*desk
+	mu         sync.Mutex
+	closing    bool
+	closed     bool
+	work       sync.WaitGroup // executions and their finishing
+	afterwards sync.WaitGroup // what Close ends: it grows under mu, and not once closed
+	runs       map[string]*run
+	desks      map[string]*desk
 }
 
 // New makes a gate. It starts nothing.
@@ -153,8 +164,9 @@ func New(c Config) (*Gate, error) {
 	s.Caps.NewPerHour = cmp.Or(s.Caps.NewPerHour, approvals.DefaultCaps.NewPerHour)
 	s.Caps.Total = cmp.Or(s.Caps.Total, approvals.DefaultCaps.Total)
 	g := &Gate{
-		store: c.Store, ledger: c.Ledger, ring: c.Ring, log: c.Log, set: s, adopt: c.Adopt, now: c.Now, onBehind: c.Behind,
-		gates: theGates(), sessions: provenance.NewSessions(c.Store, c.Log), runs: map[string]*run{}, desks: map[string]*desk{},
+		store: c.Store, pins: c.Store, ledger: c.Ledger, ring: c.Ring, log: c.Log, set: s, adopt: c.Adopt, now: c.Now, onBehind: c.Behind,
+		gates: theGates(), sessions: provenance.NewSessions(c.Store, c.Log), reloaded: make(chan struct{}, 1),
+		runs: map[string]*run{}, desks: map[string]*desk{},
 	}
 	if g.now == nil {
 		g.now = time.Now
@@ -179,14 +191,13 @@ func (g *Gate) Load(s State) {
 	} else {
 		s.limiter = policy.NewLimiter(s.Policy.Limits(), time.Now)
 	}
-	old := g.state.Swap(&s)
-	if old == nil {
+	if g.state.Swap(&s) == nil {
 		return
 	}
-	for name, up := range old.Upstreams {
-		if s.Upstreams[name] != up {
-			g.listings.Delete(up)
-		}
+	g.anew() // other upstreams, and other pins
+	select {
+	case g.reloaded <- struct{}{}:
+	default: // it is told already
 	}
 }
 
@@ -242,13 +253,16 @@ func (g *Gate) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
 	g.stop()
 	g.flushLast(ctx)
-	if err != nil {
-		select {
-		case <-done:
-		case <-time.After(lastWords):
-		}
+	rest := make(chan struct{})
+	go func() { g.afterwards.Wait(); <-done; close(rest) }()
+	select {
+	case <-rest:
+	case <-time.After(lastWords):
 	}
 	return err
 }

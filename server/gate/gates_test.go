@@ -154,9 +154,9 @@ func TestListShowsWhatCanRunOrBeAskedFor(t *testing.T) {
 func TestListIsTheUpstreamsLiveOne(t *testing.T) {
 	b := newBench(t)
 	names(t, b.Tools(t.Context(), "desk", ana, nil))
-	b.dir.SetTools(`[{"name":"echo"},{"name":"cancel_order"},{"name":"cancel_order","description":"twin"},{"noname":1}]`)
+	b.dir.SetTools(`[{"name":"echo_note","inputSchema":{"type":"object"}},{"name":"cancel_order"},{"name":"cancel_order","description":"twin"},{"noname":1}]`)
 	b.eventually("the new list", func() bool {
-		return cmp.Equal(names(t, b.Tools(t.Context(), "desk", ana, nil)), []string{"echo", CollectTool})
+		return cmp.Equal(names(t, b.Tools(t.Context(), "desk", ana, nil)), []string{"echo_note", CollectTool})
 	})
 }
 
@@ -188,7 +188,7 @@ func TestSeveralUpstreamsBehindOneFront(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.Load(State{Policy: set, Upstreams: map[string]Upstream{"desk": b.up, "notes": other}})
+	b.Load(State{Policy: set, Upstreams: map[string]Upstream{"desk": b.up, "notes": other}, Pins: Pins{FirstUse: true}})
 	if diff := cmp.Diff([]string{"desk__echo", "notes__echo", "notes__a__b"}, names(t, b.Tools(t.Context(), "", ana, nil))); diff != "" {
 		t.Error(diff)
 	}

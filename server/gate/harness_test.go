@@ -208,7 +208,7 @@ func (b *bench) stateOf(text string) State {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return State{Policy: set, Roster: roster, Upstreams: map[string]Upstream{"desk": b.up}}
+	return State{Policy: set, Roster: roster, Upstreams: map[string]Upstream{"desk": b.up}, Pins: Pins{FirstUse: true}}
 }
 
 func (b *bench) eventually(what string, ok func() bool) {

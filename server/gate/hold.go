@@ -159,7 +159,7 @@ func (k *call) watch(wait context.Context, t approvals.Ticket) (Answer, approval
 			r = k.g.running(t.ID)
 		}
 		if r == nil {
-			next, err := k.next(wait, t)
+			next, err := k.g.next(wait, t)
 			if err != nil {
 				return k.notNext(wait, t, err), t
 			}
@@ -222,13 +222,13 @@ func (k *call) take(r *run, t approvals.Ticket) Answer {
 
 // next waits until the record moves. A store that can't be reached is asked
 // again: the record is the truth, and it is still there.
-func (k *call) next(wait context.Context, t approvals.Ticket) (approvals.Ticket, error) {
+func (g *Gate) next(wait context.Context, t approvals.Ticket) (approvals.Ticket, error) {
 	for {
-		next, err := k.g.store.Wait(wait, t.ID, t.Rev)
+		next, err := g.store.Wait(wait, t.ID, t.Rev)
 		if err == nil || isFinal(err) || wait.Err() != nil {
 			return next, err
 		}
-		k.g.log.Warn("waiting for an approval was interrupted", "approval", t.ID, "error", err)
+		g.log.Warn("waiting for an approval was interrupted", "approval", t.ID, "error", err)
 		select {
 		case <-time.After(500 * time.Millisecond):
 		case <-wait.Done():

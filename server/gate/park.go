@@ -147,7 +147,7 @@ func (k *call) parking(who people) approvals.Park {
 	info := up.Info()
 	e := action.Envelope{
 		V: action.EnvelopeVersion, OperationID: k.op, Call: k.c, Tier: k.verdict.Tier,
-		ServerID: up.Identity(), ServerName: strings.TrimSpace(info.Name + " " + info.Version),
+		ServerID: k.cat.identity, ServerName: strings.TrimSpace(info.Name + " " + info.Version),
 		Manifest: k.cat.manifest, ToolDef: k.tool.Digest, Policy: k.verdict.Policy,
 		Provenance: k.labels, Evidence: k.evidence,
 	}

@@ -217,11 +217,11 @@ func TestUnclearParkSaysNothingOfTheRun(t *testing.T) {
 // What people are shown is judged by the schema that the tool has at the park: a
 // masked value that it doesn't declare makes the view incomplete.
 func TestViewKnowsTheToolsSchema(t *testing.T) {
-	b := newBench(t)
 	for _, tc := range []struct{ schema, missing string }{
 		{`{"type":"object"}`, "masked, and not declared by the tool's schema or the policy: /password"},
 		{`{"type":"object","properties":{"password":{"type":"string"}}}`, ""},
 	} {
+		b := newBench(t)
 		b.dir.SetTools(strings.Replace(testTools, `"destructiveHint":false},"inputSchema":{"type":"object"}`, `"destructiveHint":false},"inputSchema":`+tc.schema, 1))
 		ch, tk := b.parked(req(ana, "cancel_order", `{"order":"`+strconv.Itoa(len(tc.schema))+`","password":"hunter2"}`))
 		if got := strings.Join(tk.View.Missing, "; "); got != tc.missing || tk.View.Complete() != (tc.missing == "") || strings.Contains(tk.View.Text, "hunter2") {

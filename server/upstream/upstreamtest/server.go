@@ -175,6 +175,9 @@ func (s *server) call(f frame, gone chan struct{}) {
 			time.Sleep(5 * time.Millisecond)
 		}
 		s.result(f.ID, `{"content":[{"type":"text","text":"waited"}]}`)
+	case "announce": // that the list has changed
+		s.raw(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		s.result(f.ID, `{"content":[]}`)
 	case "fail":
 		s.result(f.ID, `{"content":[{"type":"text","text":"no such order"}],"isError":true,"x":9007199254740993}`)
 	case "rpcerror":

@@ -11,7 +11,7 @@ import (
 // reloadable are the keys that a running process takes over. What is not here is
 // tied to what was opened at the start: a port, a connection, a directory, a key.
 var reloadable = map[string]bool{
-	"policy": true, "mcp.auth.tokens": true, "admin.tokens": true, "upstreams": true, "slack.signing_secrets": true,
+	"policy": true, "pins": true, "mcp.auth.tokens": true, "admin.tokens": true, "upstreams": true, "slack.signing_secrets": true,
 	"people": true, "groups": true, "tickets": true,
 }
 

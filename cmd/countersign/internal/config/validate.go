@@ -57,9 +57,18 @@ func (c *Config) validateMCP(bad report) {
 		if t.Actor == "" {
 			bad("%s.actor: say who this token belongs to", where)
 		}
+		checkActor(bad, where+".actor", t.Actor)
 		c.checkPeople(bad, where+".owners", t.Owners)
 	}
 	c.checkPeople(bad, "mcp.stdio.owners", c.MCP.Stdio.Owners)
+	checkActor(bad, "mcp.stdio.actor", c.MCP.Stdio.Actor)
+}
+
+// checkActor refuses the id under which the gate itself asks.
+func checkActor(bad report, where, id string) {
+	if id == approvals.GateActor {
+		bad("%s: %s is the gate's own name; give this caller another", where, id)
+	}
 }
 
 func checkDigest(bad report, where, digest string, seen map[string]bool) {
@@ -191,6 +200,9 @@ func (c *Config) validateUpstreams(bad report) {
 
 func (c *Config) validatePeople(bad report) {
 	for id, p := range c.People {
+		for _, a := range p.Actors {
+			checkActor(bad, "people."+id+".actors", a)
+		}
 		if p.Slack != "" && !slackUser.MatchString(p.Slack) {
 			bad("people.%s.slack: %q is not a Slack user's id, which begins with U or W; it is under Copy member ID in the profile", id, p.Slack)
 		}

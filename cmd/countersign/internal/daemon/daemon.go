@@ -184,6 +184,7 @@ func (d *Daemon) loopsToRun() map[string]func(context.Context) error {
 		"store":     d.watchStore,
 		"recovery":  d.recover,
 		"upstreams": d.wake,
+		"tools":     d.watchTools,
 		"sweeper":   d.sweep,
 		"ledger":    d.newClerk().run,
 		"runner":    d.runner.loop,

@@ -49,6 +49,7 @@ func (d *Daemon) openRules() error {
 	for _, w := range r.policy.Warnings() {
 		d.log.Warn("policy: " + w)
 	}
+	d.sayPins()
 	return nil
 }
 

@@ -22,6 +22,7 @@ type rules struct {
 	policy *policy.Set
 	text   []byte // of the policy
 	roster *approvals.Roster
+	pins   gate.Pins
 	tokens []server.Token
 	admins *webhook.Tokens
 	gone   map[string]bool // actors who could call before, in this process
@@ -45,6 +46,8 @@ func readRules(cfg *config.Config, links bool) (*rules, error) {
 	r.roster, err = cfg.Roster()
 	check(err)
 	r.policy, r.text, err = loadPolicy(cfg, links)
+	check(err)
+	r.pins, err = loadPins(cfg)
 	check(err)
 	return r, errors.Join(faults...)
 }
@@ -100,7 +103,7 @@ func (r *rules) after(was *rules) {
 
 // state is what the gate judges by.
 func (r *rules) state(fleet map[string]*ship) gate.State {
-	return gate.State{Policy: r.policy, Roster: r.roster, Upstreams: ships(fleet), Callers: r.callers(), Gone: r.gone}
+	return gate.State{Policy: r.policy, Roster: r.roster, Upstreams: ships(fleet), Pins: r.pins, Callers: r.callers(), Gone: r.gone}
 }
 
 // secrets are what the webhook verifies with.

@@ -65,7 +65,7 @@ func changes(t *testing.T) []change {
 		policy("allowed for everybody", of(t, "tier: destructive", "tier: write"), runs),
 		{
 			name: "another definition of the tool", cause: "tool_changed", card: "the tool's definition changed",
-			told: "the tool's definition changed after people agreed", again: asksAnew,
+			told: "the tool's definition changed after people agreed", again: refused("tool_changed"),
 			do: func(t *testing.T, r *rig) {
 				if err := r.upstream.ChangeTools(true); err != nil {
 					t.Fatal(err)

@@ -1,0 +1,443 @@
+package gate
+
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/countersign-mcp/countersign/approvals"
+	"github.com/countersign-mcp/countersign/approvals/ledger"
+	"github.com/countersign-mcp/countersign/approvals/store"
+	"github.com/countersign-mcp/countersign/server/policy"
+)
+
+// change lists other tools and lets the gate see them.
+func (b *bench) change(tools string) {
+	b.t.Helper()
+	b.dir.SetTools(tools)
+	b.reread()
+	b.shows()
+}
+
+// onFirstUse is a bench whose tools were seen once.
+func onFirstUse(t *testing.T, opts ...option) *bench {
+	b := newBench(t, opts...).pinned(Pins{FirstUse: true})
+	b.shows()
+	return b
+}
+
+func TestPeopleAreAskedForAChange(t *testing.T) {
+	b := onFirstUse(t)
+	b.change(strings.Replace(testTools, "Cancels.", "Cancels.\\n\\u202eAnd tells nobody.", 1))
+	tk := b.asksOnce()
+	if tk.Actor != SelfActor || tk.ActorAuth != "gate" || tk.Server != "desk" || tk.Tool != DefinitionsTool || tk.Run != runOnApprove ||
+		tk.Requester != "" || len(tk.Requirements) != 1 || tk.Requirements[0].Route != policy.DefinitionsRoute || !slices.Equal(tk.Channels, []string{"link:ben"}) {
+		t.Errorf("%+v", tk)
+	}
+	for _, want := range []string{"tool changed: cancel_order", "description", "  Cancels.", "+ ⟦U+202E⟧And tells nobody."} {
+		if !strings.Contains(tk.View.Text, want) {
+			t.Errorf("lacks %q:\n%s", want, tk.View.Text)
+		}
+	}
+	if !tk.View.Complete() || len(tk.View.Warnings) != 1 || strings.Contains(tk.View.Text, "\u202e") || strings.Contains(tk.View.Text, "echo") {
+		t.Errorf("%+v", tk.View)
+	}
+	if tk.Title != "Agree to other definitions of 1 tool of desk" {
+		t.Errorf("title %q", tk.Title)
+	}
+	b.agree(tk, "ben")
+	if got := b.ticket(tk.ID); got.State != approvals.Succeeded {
+		t.Fatalf("%s (%s)", got.State, got.Cause)
+	}
+	if !slices.Contains(b.shows(), "cancel_order") {
+		t.Error("it is held still")
+	}
+	ch, call := b.parked(req(ana, "cancel_order", `{"order":"1"}`))
+	b.vote(call, "ben", approvals.Approve, "")
+	if s := read(t, <-ch); s.IsError {
+		t.Error(s)
+	}
+	if d := cmp.Diff([]string{"decision:review", "exec_start:", "result:ok"}, b.told(tk.ID)); d != "" {
+		t.Error(d)
+	}
+	if got := b.changes(); !slices.Contains(got, "pinned cancel_order") {
+		t.Errorf("the ledger says %v", got)
+	}
+	for _, r := range b.records() {
+		if r.Event == ledger.ManifestChanged && r.Reason == changePinned &&
+			(r.Approval == nil || r.Approval.ID != tk.ID || r.Approval.By != "ben" || r.ToolDigest == "" || r.WasDigest == "" || r.ToolDigest == r.WasDigest) {
+			t.Errorf("%+v", r)
+		}
+	}
+	if calls := b.dir.Calls(); len(calls) != 1 {
+		t.Errorf("the upstream was called: %v", calls)
+	}
+	// A replica and a process that starts later know it too.
+	if r := b.replica().pinned(Pins{FirstUse: true}); !slices.Contains(r.shows(), "cancel_order") {
+		t.Error("not in another process")
+	}
+}
+
+func TestAToolTheFileLacksIsAskedForWhole(t *testing.T) {
+	b := newBench(t)
+	file := b.fileOf(strings.Replace(testTools, ` {"name":"echo_note","inputSchema":{"type":"object"}},`, "", 1))
+	b.pinned(Pins{File: file})
+	b.shows()
+	tk := b.asksOnce()
+	for _, want := range []string{"tool added: echo_note", `{"type":"object"}`} {
+		if !strings.Contains(tk.View.Text, want) {
+			t.Errorf("lacks %q:\n%s", want, tk.View.Text)
+		}
+	}
+	// Nobody is asked for what the policy doesn't show.
+	if strings.Contains(tk.View.Text, "unlisted_tool") || strings.Contains(tk.View.Text, "hidden_tool") {
+		t.Errorf("asks for what nobody can call:\n%s", tk.View.Text)
+	}
+	b.agree(tk, "cleo")
+	r := b.replica().pinned(Pins{File: file})
+	for _, p := range []*bench{b, r} {
+		if s := read(t, p.do(ana, "echo_note", `{}`)); s.IsError {
+			t.Error(s)
+		}
+		if !slices.Contains(p.shows(), "echo_note") {
+			t.Error("not listed")
+		}
+	}
+}
+
+func TestANoStaysANo(t *testing.T) {
+	b := onFirstUse(t)
+	b.change(changedTools)
+	tk := b.asksOnce()
+	b.vote(tk, "ben", approvals.Deny, "not that")
+	b.eventually("the no is kept", func() bool {
+		got, err := b.store.Pins(t.Context(), "desk")
+		return err == nil && len(got.Refused) == 1
+	})
+	b.mini.FastForward(25 * 3600e9) // the denial itself is forgotten
+	if _, err := b.store.Sweep(t.Context(), 1000); err != nil {
+		t.Fatal(err)
+	}
+	later := b.replica().pinned(Pins{FirstUse: true})
+	for _, p := range []*bench{b, later} {
+		for range 2 {
+			p.reread()
+			wantRefusal(t, p.do(ana, "cancel_order", `{}`), codeParams, "tool_changed")
+			p.idle()
+		}
+		if got := p.own(approvals.Pending); len(got) != 0 {
+			t.Fatalf("asked again: %v", got[0].View.Text)
+		}
+	}
+	later.change(strings.Replace(testTools, "Cancels.", "Cancels, politely.", 1))
+	if again := later.asksOnce(); again.ID == tk.ID || !strings.Contains(again.View.Text, "politely") {
+		t.Errorf("another change is not asked for: %+v", again)
+	}
+}
+
+func TestASecondChangeTakesTheFirstQuestionBack(t *testing.T) {
+	b := onFirstUse(t)
+	b.change(changedTools)
+	first := b.asksOnce()
+	b.change(strings.Replace(testTools, "Cancels.", "Cancels, politely.", 1))
+	b.eventually("the first is taken back", func() bool { return b.ticket(first.ID).State == approvals.Withdrawn })
+	second := b.asksOnce()
+	if second.ID == first.ID || !strings.Contains(second.View.Text, "politely") {
+		t.Fatalf("%+v", second)
+	}
+	b.change(testTools) // as it was pinned: there is nothing to ask
+	b.eventually("the second is taken back", func() bool { return b.ticket(second.ID).State == approvals.Withdrawn })
+	if s := read(t, b.do(ana, "echo", `{}`)); s.IsError {
+		t.Error(s)
+	}
+}
+
+func TestTwoReplicasAskOnce(t *testing.T) {
+	b := onFirstUse(t)
+	r := b.replica().pinned(Pins{FirstUse: true})
+	b.dir.SetTools(changedTools)
+	for _, p := range []*bench{b, r} {
+		p.reread()
+		if slices.Contains(p.shows(), "cancel_order") {
+			t.Error("not held")
+		}
+	}
+	b.idle()
+	r.idle()
+	tk := b.asksOnce()
+	b.vote(tk, "ben", approvals.Approve, "")
+	for _, p := range []*bench{r, b} { // both try to carry it out
+		if err := p.RunApproved(t.Context(), tk.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	starts := 0
+	for _, rec := range b.records() {
+		if rec.Event == ledger.ExecStart && rec.OperationID == tk.ID {
+			starts++
+		}
+	}
+	if got := b.ticket(tk.ID); got.State != approvals.Succeeded || starts != 1 {
+		t.Errorf("%s after %d starts", got.State, starts)
+	}
+	for _, p := range []*bench{b, r} {
+		p.eventually("it is shown", func() bool { return slices.Contains(p.shows(), "cancel_order") })
+	}
+}
+
+// Two changes are agreed to; the later one was shown against what was pinned
+// before the earlier one.
+func TestAnAgreementOnWhatIsNoLongerPinnedIsVoid(t *testing.T) {
+	b := onFirstUse(t)
+	r := b.replica().pinned(Pins{FirstUse: true}) // of another version of the server
+	r.shows()
+	b.change(changedTools)
+	one := b.asksOnce()
+	b.dir.SetTools(strings.Replace(testTools, "Cancels.", "Cancels, politely.", 1))
+	r.reread()
+	r.shows()
+	r.idle()
+	var two approvals.Ticket
+	for _, tk := range b.own(approvals.Pending) {
+		if tk.ID != one.ID {
+			two = tk
+		}
+	}
+	if two.ID == "" {
+		t.Fatal("the replica did not ask")
+	}
+	b.vote(one, "ben", approvals.Approve, "")
+	b.vote(two, "ben", approvals.Approve, "")
+	for _, tk := range []approvals.Ticket{two, one} {
+		if err := b.RunApproved(t.Context(), tk.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := b.ticket(two.ID); got.State != approvals.Succeeded {
+		t.Errorf("the first to be carried out is %s (%s)", got.State, got.Cause)
+	}
+	if got := b.ticket(one.ID); got.State != approvals.Void || got.Cause != approvals.CauseTool {
+		t.Errorf("the other is %s (%s)", got.State, got.Cause)
+	}
+}
+
+func TestTwoPeopleForAChange(t *testing.T) {
+	b := newBench(t)
+	b.with(strings.Replace(pinPolicy, "definitions: {channels: [link:ben], approvers: [ben, cleo],", "definitions: {channels: [link:ben], approvers: [ben, cleo], quorum: 2,", 1), Pins{FirstUse: true})
+	b.shows()
+	b.change(changedTools)
+	tk := b.asksOnce()
+	b.agree(tk, "ben")
+	if got := b.ticket(tk.ID); got.State != approvals.Pending || slices.Contains(b.shows(), "cancel_order") {
+		t.Fatalf("%s after one of two", got.State)
+	}
+	b.agree(tk, "cleo")
+	if got := b.ticket(tk.ID); got.State != approvals.Succeeded || !slices.Contains(b.shows(), "cancel_order") {
+		t.Errorf("%s after both", got.State)
+	}
+}
+
+// What was agreed to on another route, or that the route's people changed, pins
+// nothing.
+func TestAnotherRouteVoidsAnAgreement(t *testing.T) {
+	for name, policy := range map[string]string{
+		"other people": strings.Replace(pinPolicy, "definitions: {channels: [link:ben], approvers: [ben, cleo]", "definitions: {channels: [link:ben], approvers: [cleo]", 1),
+		"no route":     testPolicy,
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := onFirstUse(t)
+			b.change(changedTools)
+			tk := b.asksOnce()
+			b.vote(tk, "ben", approvals.Approve, "")
+			b.with(policy, Pins{FirstUse: true})
+			if err := b.RunApproved(t.Context(), tk.ID); err != nil {
+				t.Fatal(err)
+			}
+			if got := b.ticket(tk.ID); got.State != approvals.Void || got.Cause != approvals.CausePolicy {
+				t.Errorf("%s (%s)", got.State, got.Cause)
+			}
+			if slices.Contains(b.shows(), "cancel_order") {
+				t.Error("it is pinned")
+			}
+		})
+	}
+}
+
+// A reply is lost, or the store fails for a while: what became of the pins is
+// told as it is.
+func TestAPinWhoseReplyIsLost(t *testing.T) {
+	for name, bend := range map[string]func(b *bench){
+		"the reply to the pin":      func(b *bench) { b.calls.on("Pin", loseReply(1)) },
+		"five replies to the pin":   func(b *bench) { b.calls.on("Pin", loseReply(5)) },
+		"the reply to the claim":    func(b *bench) { b.calls.on("Claim", loseReply(1)) },
+		"the reply to the park":     func(b *bench) { b.calls.on("Park", loseReply(1)) },
+		"the reply to the end":      func(b *bench) { b.calls.on("Finish", loseReply(1)) },
+		"the pins can't be read":    func(b *bench) { n := 0; b.calls.on("Pins", failing(&n, 3)) },
+		"the pin can't be written":  func(b *bench) { n := 0; b.calls.on("Pin", failing(&n, 5)) },
+		"the change can't be asked": func(b *bench) { n := 0; b.calls.on("Park", failing(&n, 5)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := onFirstUse(t)
+			bend(b)
+			b.change(changedTools)
+			tk := b.asksOnce()
+			b.agree(tk, "ben")
+			b.eventually("it is carried out", func() bool { return b.ticket(tk.ID).State == approvals.Succeeded })
+			got, err := b.store.Pins(t.Context(), "desk")
+			if err != nil || got.Tools["cancel_order"].Approval != tk.ID || got.Tools["cancel_order"].Rev != 2 {
+				t.Errorf("%+v %v", got.Tools["cancel_order"], err)
+			}
+			if d := cmp.Diff([]string{"decision:review", "exec_start:", "result:ok"}, b.told(tk.ID)); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+func failing(n *int, times int) func(func() error) error {
+	left := make(chan struct{}, times)
+	for range times {
+		left <- struct{}{}
+	}
+	return func(real func() error) error {
+		select {
+		case <-left:
+			return errors.Join(approvals.StoreUnavailable, errors.New("down"))
+		default:
+			return real()
+		}
+	}
+}
+
+// A process died while it pinned: the pins say whether it had. What it may have
+// sent and nobody saw changes nothing after that.
+func TestRecoverSettlesAPinningThatDied(t *testing.T) {
+	type moment struct {
+		name   string
+		start  bool // exec_start is on its ledger
+		pinned bool
+		lease  bool // its lease has ended meanwhile
+		result string
+		want   approvals.State
+	}
+	for _, m := range []moment{
+		{name: "before exec_start", want: approvals.NotRun},
+		{name: "before the pins", start: true, want: approvals.NotRun},
+		{name: "before the pins, and found late", start: true, lease: true, want: approvals.NotRun},
+		{name: "after the pins", start: true, pinned: true, want: approvals.Succeeded},
+		{name: "after the pins, and found late", start: true, pinned: true, lease: true, want: approvals.Succeeded},
+		{name: "after the result", start: true, pinned: true, result: ledger.StatusOK, want: approvals.Succeeded},
+	} {
+		t.Run(m.name, func(t *testing.T) {
+			b := onFirstUse(t)
+			led, err := ledger.Open(b.ledDir, ledger.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			dead, err := store.Open(t.Context(), store.Options{URL: b.url, Embedded: true, Ring: b.ring, Owner: led.ID(), Log: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer dead.Close()
+			b.change(changedTools)
+			tk := b.asksOnce()
+			b.vote(tk, "ben", approvals.Approve, "")
+			c, err := b.fitOwn(t.Context(), tk.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			grant, err := dead.Claim(t.Context(), tk.ID, c.parked.Rev, c.parked.Envelope.Digest(), "n-1", c.policy.Digest())
+			if err != nil {
+				t.Fatal(err)
+			}
+			write := func(r ledger.Record) {
+				r.OperationID = tk.ID
+				if _, err := led.Append(t.Context(), r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if m.start {
+				write(ledger.Record{Event: ledger.ExecStart})
+			}
+			if m.pinned {
+				if err := dead.Pin(t.Context(), "desk", &grant, c.pins...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if m.result != "" {
+				write(ledger.Record{Event: ledger.Result, Status: m.result})
+			}
+			if m.lease {
+				b.mini.FastForward(60e9)
+				b.eventually("the lease has ended", func() bool {
+					_, err := b.store.Finish(t.Context(), grant, approvals.Outcome{State: approvals.Unknown, Cause: approvals.CauseOwnerLost})
+					return err == nil && b.ticket(tk.ID).State == approvals.Unknown
+				})
+			}
+			if err := led.Close(); err != nil {
+				t.Fatal(err)
+			}
+			next := b.replica().pinned(Pins{FirstUse: true})
+			for range 2 {
+				if err := next.Recover(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := next.ticket(tk.ID); got.State != m.want {
+				t.Errorf("%s (%s), want %s", got.State, got.Cause, m.want)
+			}
+			// The dead process's last words come late.
+			late := c.pins[0]
+			late.Rev += 5
+			if err := dead.Pin(t.Context(), "desk", &grant, late); !errors.Is(err, approvals.AlreadyUsed) {
+				t.Errorf("it pins after its end: %v", err)
+			}
+			if listed := slices.Contains(next.shows(), "cancel_order"); listed != (m.want == approvals.Succeeded) {
+				t.Errorf("listed: %v", listed)
+			}
+			if m.want == approvals.NotRun { // and people are asked again
+				if again := next.asksOnce(); again.ID == tk.ID {
+					t.Error("the same request")
+				}
+			}
+		})
+	}
+}
+
+// A change that is too long for one request is asked for piece by piece.
+func TestALongChangeIsAskedForInPieces(t *testing.T) {
+	all := len(newBench(t).shows())
+	b := newBench(t)
+	long := strings.Replace(testTools, "Cancels.", strings.Repeat("Cancels. ", mostAsked/10), 1)
+	b.dir.SetTools(long)
+	b.pinned(Pins{})
+	b.shows()
+	for range 3 {
+		tk := b.asksOnce()
+		if !tk.View.Complete() {
+			t.Fatalf("not whole: %v", tk.View.Missing)
+		}
+		b.agree(tk, "ben")
+		if got := b.ticket(tk.ID); got.State != approvals.Succeeded {
+			t.Fatalf("%s (%s)", got.State, got.Cause)
+		}
+		b.eventually("the next is seen", func() bool { b.idle(); return len(b.own(approvals.Pending)) > 0 || len(b.shows()) == all })
+		if len(b.shows()) == all {
+			return
+		}
+	}
+	t.Errorf("shown: %v", b.shows())
+}
+
+// Whoever takes the question for a call of their own gets nothing.
+func TestNobodyCollectsTheGatesOwn(t *testing.T) {
+	b := onFirstUse(t)
+	b.change(changedTools)
+	tk := b.asksOnce()
+	wantRefusal(t, b.do(ana, CollectTool, collect(tk.ID)), codeParams, "unknown_approval")
+}

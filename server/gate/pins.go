@@ -1,0 +1,152 @@
+package gate
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/countersign-mcp/countersign/approvals"
+	"github.com/countersign-mcp/countersign/approvals/action"
+	"github.com/countersign-mcp/countersign/server/pins"
+)
+
+// Pins say what the upstreams' tools are compared with. The zero value has
+// nothing, so every tool is held until a person agrees to it.
+type Pins struct {
+	File *pins.File // nil: there is none
+	// FirstUse takes the first definition that is seen of a tool without a pin for
+	// the right one.
+	FirstUse bool
+	// MaxAge is how old a list of tools, and what is pinned, may be for a call that
+	// is allowed outright; default 30 s. A change that the upstream announces, or a
+	// new process of it, ends it sooner.
+	MaxAge time.Duration
+}
+
+func (p Pins) maxAge() time.Duration { return cmp.Or(p.MaxAge, 30*time.Second) }
+
+// Why a tool is held, as callers are told.
+const (
+	toolChanged   = "tool_changed"
+	toolNotPinned = "tool_not_pinned"
+)
+
+// hold is why one tool is not shown and not called.
+type hold struct {
+	reason string
+	pinned pinned // zero where nothing is pinned
+}
+
+func (h hold) refusal() refusal {
+	r := refusal{code: codeParams, reason: h.reason, message: sayHeld}
+	if h.reason == toolNotPinned {
+		r.message = sayUnpinned
+	}
+	return r
+}
+
+// pinned is what a tool has to be.
+type pinned struct {
+	digest, identity action.Digest
+	definition       json.RawMessage
+	over             action.Digest // of the file's pin; zero where it has none
+	rev              uint64        // of the last pin that was made at run time, whether it counts or not
+}
+
+func (p pinned) is(tool pins.Tool, identity action.Digest) bool {
+	return !p.digest.IsZero() && p.digest == tool.Digest && p.identity == identity
+}
+
+// fromFile is the file's pin of a tool.
+func (p Pins) fromFile(server, tool string) (pinned, bool) {
+	if p.File == nil {
+		return pinned{}, false
+	}
+	s, ok := p.File.Servers[server]
+	if !ok {
+		return pinned{}, false
+	}
+	t, ok := s.Tool(tool)
+	if !ok {
+		return pinned{}, false
+	}
+	over := action.Sum("countersign/pin/v1", t.Digest.Bytes(), s.Identity.Bytes())
+	return pinned{digest: t.Digest, identity: s.Identity, definition: t.Raw, over: over}, true
+}
+
+// effective is the pin that counts: the one that was made at run time, if it was
+// made over the file's present one; else the file's. What was only seen first
+// counts as long as first use is meant to.
+func (p Pins) effective(server, tool string, at map[string]approvals.Pin) (pinned, bool) {
+	file, has := p.fromFile(server, tool)
+	r, made := at[tool]
+	if made && r.Over == file.over && (r.Approval != "" || p.FirstUse) {
+		return pinned{digest: r.Digest, identity: r.Identity, definition: r.Definition, over: file.over, rev: r.Rev}, true
+	}
+	file.rev = r.Rev
+	return file, has
+}
+
+// examined compares a list with the pins. unseen are the tools that first use
+// would pin.
+func (p Pins) examined(c *catalogue, have approvals.Pins) (held map[string]hold, unseen []pins.Tool) {
+	held = map[string]hold{}
+	for _, d := range c.defs {
+		if !plausible(d.Name) {
+			continue // it is neither shown nor called
+		}
+		want, ok := p.effective(c.server, d.Name, have.Tools)
+		switch {
+		case ok && want.is(d, c.identity):
+		case ok:
+			held[d.Name] = hold{reason: toolChanged, pinned: want}
+		case !p.FirstUse || slices.Contains(have.Forged, d.Name):
+			// A pin that does not open was one: nobody can say of which definition.
+			held[d.Name] = hold{reason: toolNotPinned, pinned: want}
+		default:
+			unseen = append(unseen, d)
+		}
+	}
+	return held, unseen
+}
+
+// absent are the pinned tools that the list does not have.
+func (p Pins) absent(c *catalogue, have approvals.Pins) []string {
+	var out []string
+	note := func(tool string) {
+		if !c.has(tool) && !slices.Contains(out, tool) {
+			out = append(out, tool)
+		}
+	}
+	if p.File != nil {
+		s := p.File.Servers[c.server]
+		for _, t := range s.Tools {
+			note(t.Name)
+		}
+	}
+	for tool := range have.Tools {
+		if _, ok := p.effective(c.server, tool, have.Tools); ok {
+			note(tool)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// usable tells whether an upstream's name for a tool can be one: the gate's own
+// are not, and neither is what a reader could take for something else.
+func (g *Gate) usable(tool string) bool {
+	return plausible(tool) && tool != DefinitionsTool && (tool != CollectTool || g.set.NoCollect)
+}
+
+// distinct drops the tools whose name another one in the list has too, be it in
+// other capitals: nobody can say which of them a call means.
+func distinct(tools []pins.Tool) []pins.Tool {
+	seen := map[string]int{}
+	for _, t := range tools {
+		seen[strings.ToLower(t.Name)]++
+	}
+	return slices.DeleteFunc(tools, func(t pins.Tool) bool { return seen[strings.ToLower(t.Name)] > 1 })
+}
