@@ -21,10 +21,10 @@ func loadPins(cfg *config.Config) (gate.Pins, error) {
 	}
 	file, err := pins.Load(path)
 	if errors.Is(err, pins.ErrNoFile) {
-		return p, fmt.Errorf("pins.file: there is no %s; write it with: countersign policy pin", path)
+		return p, fmt.Errorf("%w; write it with: countersign policy pin", err)
 	}
 	if err != nil {
-		return p, fmt.Errorf("pins.file: %w", err)
+		return p, err
 	}
 	p.File = file
 	return p, nil
@@ -39,6 +39,6 @@ func (d *Daemon) watchTools(ctx context.Context) error {
 // sayPins tells at the start what was not chosen.
 func (d *Daemon) sayPins() {
 	if d.cfg.Pins.File == "" && !d.cfg.Pins.FirstUse {
-		d.log.Warn("tool definitions are pinned at first use; run countersign policy pin to write them down, and set pins.file")
+		d.log.Warn("tool definitions are pinned as first seen; set pins.file, look at what is pinned, and keep it: countersign policy pin")
 	}
 }
