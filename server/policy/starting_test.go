@@ -53,7 +53,9 @@ func TestStartingPolicies(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, w := range s.Warnings() {
-				if !strings.Contains(w, "If that is meant") { // a review without an event approves nothing
+				// A review without an event approves nothing, and the patterns mean
+				// an end or a beginning in some of their ways only.
+				if !strings.Contains(w, "If that is meant") && !strings.Contains(w, "belong to one of the ways only") {
 					t.Errorf("it warns: %q", w)
 				}
 			}
