@@ -252,10 +252,22 @@ func FuzzDecodeEnvelope(f *testing.F) {
 	e := Envelope{OperationID: "op", Call: Call{Args: json.RawMessage(`{"a":1}`)}, Provenance: map[string][]string{"/a": {"user"}}}
 	f.Add(e.Encode())
 	f.Add([]byte("CSENV\x01"))
+	f.Add((&Envelope{}).Encode())
+	f.Add((&Envelope{Call: Call{Args: json.RawMessage{}, Meta: json.RawMessage("null")}, Rules: []string{"", "a"}}).Encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		got, err := DecodeEnvelope(b)
-		if err == nil && !bytes.Equal(got.Encode(), b) {
+		if err != nil {
+			if !reflect.DeepEqual(got, Envelope{}) {
+				t.Fatalf("what is refused left %+v", got)
+			}
+			return
+		}
+		if !bytes.Equal(got.Encode(), b) {
 			t.Fatal("two encodings of one envelope")
+		}
+		again, err := DecodeEnvelope(got.Encode())
+		if err != nil || again.Digest() != got.Digest() || again.Match() != got.Match() {
+			t.Fatalf("the digests of %q are not its own: %v", b, err)
 		}
 	})
 }

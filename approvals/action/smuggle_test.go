@@ -136,6 +136,11 @@ func FuzzParse(f *testing.F) {
 			f.Add([]byte(tc.in))
 		}
 	}
+	for _, b := range corpus() {
+		if len(b) < 1<<12 {
+			f.Add(b)
+		}
+	}
 	f.Add([]byte(call(`{"name":"x","arguments":{"a":[1,2,{"b":"\ud83d\ude00"}]},"task":{}}`)))
 	f.Add([]byte(`{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -148,6 +153,16 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		agree(t, b, frame)
+		if frame.Method == "tools/call" {
+			for name, read := range map[string]func([]byte) (string, error){"a struct": readStruct, "maps": readMaps} {
+				if got, err := read(b); err != nil || got != ours(frame, literally) {
+					t.Fatalf("Go reads %q into %s as %s (%v), and we as %s", b, name, got, err, ours(frame, literally))
+				}
+			}
+			if _, err := Canonical(frame.Args); err != nil && frame.Args != nil {
+				t.Fatalf("no canonical form of %s: %v", frame.Args, err)
+			}
+		}
 		again, err := Parse(bytes.TrimSpace(b), Limits{})
 		if err != nil || !bytes.Equal(again.Params, frame.Params) {
 			t.Fatalf("not stable: %v", err)

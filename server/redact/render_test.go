@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -376,19 +377,43 @@ func leaves(raw json.RawMessage, out *[]string) {
 	}
 }
 
+// What a caller and an upstream choose can't break a view: it is bounded, the same
+// each time, shows nothing that can't be seen, and is the whole or says that it is
+// not.
 func FuzzRender(f *testing.F) {
-	f.Add([]byte(`{"a":"x","password":"y","l":[1,{"b":null}]}`), []byte(`{"task":1}`), "do {a} {password}")
-	f.Add([]byte(`{"a":"\u202e","name":"token","value":"v"}`), []byte(nil), "")
-	f.Add([]byte(`{`), []byte(`[]`), "{")
-	f.Fuzz(func(t *testing.T, args, extra []byte, title string) {
+	f.Add([]byte(`{"a":"x","password":"y","l":[1,{"b":null}]}`), []byte(`{"task":1}`), []byte(`{"properties":{"a":{},"l":{"items":{}}}}`), "do {a} {password}")
+	f.Add([]byte(`{"a":"\u202e","name":"token","value":"v"}`), []byte(nil), []byte(`{"$ref":"#/$defs/A","$defs":{"A":{"anyOf":[{"$ref":"#/$defs/A"}]}}}`), "")
+	f.Add([]byte(`{`), []byte(`[]`), []byte(`{"patternProperties":{"(":1,"^a":true}}`), "{")
+	f.Add([]byte(`{"h":["--token","a b"],"k":["-----BEGIN A-----","x"]}`), []byte(`{"session":"a"}`), []byte(`true`), "{h}{k}{gone}")
+	f.Add([]byte(`{"s":"{\"a\":[\"Authorization\",\"x\"],\"t\":\"password: |\\n x\"}"}`), []byte(`{"p\u0430y":"\uff52\u0301"}`), []byte(`{"properties":{"s":{}}}`), "{s}")
+	f.Fuzz(func(t *testing.T, args, extra, schema []byte, title string) {
 		c := action.Call{Tool: "t", Args: args}
 		if len(extra) > 0 {
-			c.Extra = extra
+			c.Extra, c.Meta = extra, extra
 		}
-		got, v := Render(c, Rules{Title: title}, keyed)
-		for _, r := range got + v.Summary {
+		rules := Rules{Title: title, Schema: schema, Pointers: []string{"/a/0"}, Keys: []string{"iban"}}
+		got, v := Render(c, rules, keyed)
+		if again, w := Render(c, rules, keyed); again != got || !cmp.Equal(v, w) {
+			t.Fatalf("two views of one call:\n%s\n%s", dump(got, v), dump(again, w))
+		}
+		size := len(v.Text) + len(v.Summary)
+		for _, m := range v.Masked {
+			size += len(m.Pointer)
+		}
+		for _, words := range [][]string{v.Missing, v.Warnings} {
+			for _, w := range words {
+				size += len(w)
+			}
+		}
+		if len(v.Text) > MaxText || size > 2*MaxText {
+			t.Fatalf("%d bytes of text, %d in all", len(v.Text), size)
+		}
+		if v.Text == "" || !utf8.ValidString(v.Text) {
+			t.Fatalf("the text is %q", v.Text)
+		}
+		for _, r := range got + v.Summary + strings.Join(v.Warnings, "") + strings.Join(v.Missing, "") + strings.ReplaceAll(v.Text, "\n", "") {
 			if r != '⟦' && r != '⟧' && r != '⟨' && r != '⟩' && r != '…' && !seen(r) {
-				t.Fatalf("%U in the title %q", r, got)
+				t.Fatalf("%U in the view %s", r, dump(got, v))
 			}
 		}
 		if !v.Complete() {

@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,7 +37,15 @@ func TestMaskedArgument(t *testing.T) {
 	r := newRig(t, rigOptions{Hold: time.Second, Policy: strings.Replace(plain, `title: "Do thing {n}"`, `title: "Do thing {n} with {api_key} and {free}", mask: [/free]`, 1)})
 	g := r.start("a", "")
 	c := g.client(testservers.Legacy)
-	args := fmt.Sprintf(`{"n":1, "api_key":%q,"free":%q,"note":"plain words","headers":{"Authorization":"Bearer %s","list":[{"password":%q}]}}`, canary, second, canary, third)
+	// In text and beside its name, too; and in what can't be read, which is counted.
+	args := fmt.Sprintf(`{"n":1, "api_key":%q,"free":%q,"note":"plain words","headers":{"Authorization":"Bearer %s","list":[{"password":%q}]},`+
+		`"cmd":"PASSWORD=%s curl -H 'X-Api-Key: %s' x","argv":["--token",%q],"json":"{\"secret\":\"%s\"}"}`,
+		canary, second, canary, third, canary, canary, canary, canary)
+	for _, unread := range []string{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"do_thing","arguments":{"a":"` + canary + `","a":1}}}`, canary, `{"` + canary + `":`} {
+		if res, err := c.Send(within(t, 20*time.Second), []byte(unread), testservers.Extra{}); err != nil || strings.Contains(string(res.Body), "CANARY") {
+			t.Errorf("%v: %s", err, res.Body)
+		}
+	}
 	id := waiting(t, send(t, c, args, testservers.Extra{}))
 	card := r.card()
 	told(t, card.Plain(), "Do thing 1", "plain words", "/api_key", "/free", "/headers/Authorization", "/headers/list/0/password")
@@ -61,6 +71,16 @@ func TestMaskedArgument(t *testing.T) {
 		t.Errorf("the upstream received %+v", ran)
 	}
 	places := map[string]string{"the operators' output": spoken.String(), "Redis": inRedis, "Redis afterwards": r.everything(), "the log": g.stderr.String(), "Slack": r.spoken()}
+	metrics, err := http.Get(g.Admin + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer metrics.Body.Close()
+	counted, err := io.ReadAll(metrics.Body)
+	if err != nil || len(counted) < 200 {
+		t.Fatalf("the metrics have only %d bytes of it, %v", len(counted), err)
+	}
+	places["the metrics"] = string(counted)
 	g.stop() // what is said at the end counts, too
 	places["the log of the stop"] = g.stderr.String()
 	places["the gate's files"] = files(t, r.dir)

@@ -214,7 +214,7 @@ func (c *child) tools() []string {
 	}
 	return []string{
 		`{"name":"read_thing","description":"Reads a thing.","inputSchema":{"type":"object","properties":{"id":{"type":"string"}}},"annotations":{"readOnlyHint":true}}`,
-		`{"name":"do_thing","description":"` + text + `","inputSchema":{"type":"object","properties":{"n":{"type":"integer","maximum":9007199254740993},"api_key":{"type":"string"},"free":{"type":"string"},` +
+		`{"name":"do_thing","description":"` + text + `","inputSchema":{"type":"object","properties":{"n":{"type":"integer","maximum":9007199254740993},"api_key":{"type":"string"},"free":{"type":"string"},"cmd":{"type":"string"},"argv":{"type":"array","items":{"type":"string"}},"json":{"type":"string"},` +
 			`"headers":{"type":"object","properties":{"Authorization":{"type":"string"},"list":{"type":"array","items":{"type":"object","properties":{"password":{"type":"string"}}}}}}}},` +
 			`"annotations":{` + hint + `},"x-unknown":{"kept":true}}`,
 		`{"name":"hidden_thing","description":"Is in no policy.","inputSchema":{"type":"object"}}`,
