@@ -82,6 +82,9 @@ func (h *hunt) beforeQuotes() {
 		h.hide(v, end)
 		i = max(i, end)
 	}
+	if !strings.ContainsAny(s, " \t") {
+		return
+	}
 	done := 0 // what is inside a value is no name
 	for _, m := range said.FindAllStringIndex(s, -1) {
 		if m[1] >= done {
@@ -131,6 +134,9 @@ var (
 // a form.
 func (h *hunt) pairs() {
 	s := h.s
+	if !strings.ContainsAny(s, ":=") || !strings.ContainsAny(s, " \t\n") {
+		return
+	}
 	done := 0
 	for _, m := range pairIn.FindAllStringSubmatchIndex(s, -1) {
 		if m[1] >= done && h.secretName(m) {
