@@ -130,7 +130,8 @@ func TestListShowsWhatCanRunOrBeAskedFor(t *testing.T) {
 	a := b.Tools(t.Context(), "desk", ana, nil)
 	got := names(t, a)
 	want := []string{
-		"echo", "echo_note", "cancel_order", "crash_it", "crash_read", "hang_it", "hang_read", "wait_read", "wait_it", "fail_it", "fail_read",
+		"echo", "echo_note", "cancel_order", "crash_it", "crash_read", "hang_it", "hang_read", "wait_read", "wait_it", "fail_it",
+		"leak_read", "spill_read", "leak_it", "fail_read",
 		"rpcerror_it", "rpcerror_read", "big_it", "progress_read", "gone_order", "auto_order", CollectTool,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
