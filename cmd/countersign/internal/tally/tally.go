@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/countersign-mcp/countersign/approvals"
 	"github.com/countersign-mcp/countersign/approvals/ledger"
 )
 
@@ -121,11 +122,22 @@ func (t *Tally) Add(r ledger.Record) {
 		// A reviewed call that could not be parked ends without ever having been
 		// shown; that of an execution has what was.
 		if r.Status == ledger.StatusNotRun && r.EnvelopeDigest == "" {
-			if d, ok := t.settle(r.OperationID); ok {
-				t.move(d, refused)
-				t.because(r.ErrorType, false)
-			}
+			t.unparked(r)
 		}
+	}
+}
+
+// unparked is the end of a reviewed call that nobody was asked about. One whose
+// policy was replaced meanwhile began again, and is counted as what it became.
+func (t *Tally) unparked(r ledger.Record) {
+	d, ok := t.settle(r.OperationID)
+	switch {
+	case !ok:
+	case r.ErrorType == string(approvals.PolicyChanged):
+		t.count(d, asked, -1)
+	default:
+		t.move(d, refused)
+		t.because(r.ErrorType, false)
 	}
 }
 

@@ -69,6 +69,9 @@ func TestEachCallIsCountedOnce(t *testing.T) {
 	// Could not be parked.
 	s.decision("7", "bot", "cancel", ledger.Review)
 	s.add(ledger.Record{Event: ledger.Result, OperationID: "7", Status: ledger.StatusNotRun, ErrorType: "too_many_pending"})
+	// Judged by a policy that was replaced meanwhile: it begins again, as 5.
+	s.decision("7b", "ana", "cancel", ledger.Review)
+	s.add(ledger.Record{Event: ledger.Result, OperationID: "7b", Status: ledger.StatusNotRun, ErrorType: "policy_changed"})
 	s.decision("8", "bot", "rm", ledger.Deny, because("unlisted"))
 	s.decision("9", "bot", "cancel", ledger.Deny)
 	s.decision("10", "ana", "countersign_collect", ledger.Allow, because("collect"))
