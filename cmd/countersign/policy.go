@@ -19,6 +19,7 @@ type policyCmd struct {
 	Test    policyTestCmd    `cmd:"" help:"Judge a policy's own cases. Needs nothing but the file."`
 	Explain policyExplainCmd `cmd:"" help:"Judge one call and print what every rule said. No argument's value is printed."`
 	Diff    policyDiffCmd    `cmd:"" help:"Judge calls under two policies and print what comes out differently."`
+	Draft   policyDraftCmd   `cmd:"" help:"Write a starting policy from the tools that an upstream lists."`
 	Report  policyReportCmd  `cmd:"" help:"Count from ledger files what was asked, would have been asked, and was refused."`
 	Pin     policyPinCmd     `cmd:"" help:"Write down what the upstreams and their tools are, or compare."`
 	Restore policyRestoreCmd `cmd:"" help:"List the policies that were loaded, or put one back into the policy file."`

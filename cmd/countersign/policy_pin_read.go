@@ -64,7 +64,7 @@ func readUpstream(ctx context.Context, start upstream.Config, log *slog.Logger) 
 	defer up.Close()
 	tools, err := up.Tools(ctx)
 	if err != nil {
-		return pinned{}, fmt.Errorf("%s can't be pinned: %s; --log-level debug shows what it says", start.Name, redact.Visible(err.Error()))
+		return pinned{}, fmt.Errorf("%s can't be read: %s; --log-level debug shows what it says", start.Name, redact.Visible(err.Error()))
 	}
 	info := up.Info()
 	said := pins.Start{Command: start.Command, Dir: start.Dir, Env: start.Env}
@@ -78,7 +78,7 @@ func readUpstream(ctx context.Context, start upstream.Config, log *slog.Logger) 
 			continue
 		}
 		if leaked := said.Leaks(raw); len(leaked) > 0 {
-			return pinned{}, fmt.Errorf("%s can't be pinned: its definition of %s holds the value of %s, which the file would give away; let the server keep it to itself",
+			return pinned{}, fmt.Errorf("%s can't be read: its definition of %s holds the value of %s, which the file would give away; let the server keep it to itself",
 				start.Name, redact.Visible(t.Name), strings.Join(leaked, " and "))
 		}
 		list = append(list, t)

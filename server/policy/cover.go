@@ -16,3 +16,7 @@ func (s *Set) Unmatched(server string, tools []string) []string {
 	slices.Sort(out)
 	return out
 }
+
+// CanList tells whether a policy can list the tool at all: both names have the
+// characters that patterns are made of.
+func CanList(server, tool string) bool { return validServer(server) && validTool(tool) }
