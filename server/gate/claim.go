@@ -336,14 +336,15 @@ func (g *Gate) leaveToRun(ctx context.Context, c *claimed) (permit, outcome) {
 		}
 		c.gen = cat.gen
 	}
-	then := factsOf(call, c.parked.Envelope)
-	p, err := g.leaveFor(grown(then, c.labels), grounds{won: c}, before)
+	// As in still: by what was known when it was parked, and by all that is now.
+	cause, then := approvals.CausePolicy, factsOf(call, c.parked.Envelope)
+	p, err := g.leaveFor(then, grounds{won: c}, before)
+	if err == nil {
+		cause = approvals.CauseLabels
+		p, err = g.leaveFor(grown(then, c.labels), grounds{won: c}, before)
+	}
 	if err != nil {
-		g.log.Warn("an approved call was stopped by the last check", "approval", c.parked.ID, "error", err)
-		cause := approvals.CausePolicy
-		if _, err := g.leaveFor(then, grounds{won: c}, before); err == nil {
-			cause = approvals.CauseLabels
-		}
+		g.log.Warn("an approved call was stopped by the last check", "approval", c.parked.ID, "cause", cause, "error", err)
 		return permit{}, notRun(cause)
 	}
 	if now := time.Now(); !now.Before(before) || !now.Round(0).Before(before.Round(0)) {

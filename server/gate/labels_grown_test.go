@@ -106,6 +106,17 @@ func TestLabelsThatGrewLiftNothing(t *testing.T) {
 	b.vote(tk, "ben", approvals.Approve, "")
 	b.vote(tk, "cleo", approvals.Approve, "")
 	b.wantVoid(ch, tk, approvals.CauseLabels)
+
+	// Nor do they lift what a newer policy asks of the call as it was parked.
+	b.Load(b.stateOf(strings.Replace(text, "desk/echo_note, desk/cancel_order", "desk/echo_note", 1)))
+	ch, tk = b.parked(in("t", req(ana, "cancel_order", `{"n":2}`)))
+	if len(tk.Requirements) != 1 {
+		t.Fatalf("it asks on %v", tk.Requirements)
+	}
+	b.Load(b.stateOf(text))
+	b.sessions.Add(t.Context(), ana.ID, "t", []string{"session:user"})
+	b.vote(tk, "ben", approvals.Approve, "")
+	b.wantVoid(ch, tk, approvals.CausePolicy)
 }
 
 // With the store of labels down an allowed call runs, every session counts as
