@@ -119,7 +119,7 @@ func (g *Gate) list(ctx context.Context, up Upstream) (*catalogue, error) {
 			break
 		}
 	}
-	c.defs = distinct(c.defs)
+	c.defs, _ = pins.Distinct(c.defs)
 	c.manifest = pins.Manifest(c.defs)
 	return c, nil
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/countersign-mcp/countersign/approvals"
@@ -72,8 +71,7 @@ func (p Pins) fromFile(server, tool string) (pinned, bool) {
 	if !ok {
 		return pinned{}, false
 	}
-	over := action.Sum("countersign/pin/v1", t.Digest.Bytes(), s.Identity.Bytes())
-	return pinned{digest: t.Digest, identity: s.Identity, definition: t.Raw, over: over}, true
+	return pinned{digest: t.Digest, identity: s.Identity, definition: t.Raw, over: s.Over(tool)}, true
 }
 
 // effective is the pin that counts: the one that was made at run time, if it was
@@ -97,19 +95,37 @@ func (p Pins) examined(c *catalogue, have approvals.Pins) (held map[string]hold,
 		if !plausible(d.Name) {
 			continue // it is neither shown nor called
 		}
-		want, ok := p.effective(c.server, d.Name, have.Tools)
-		switch {
-		case ok && want.is(d, c.identity):
-		case ok:
-			held[d.Name] = hold{reason: toolChanged, pinned: want}
-		case !p.FirstUse || slices.Contains(have.Forged, d.Name):
-			// A pin that does not open was one: nobody can say of which definition.
-			held[d.Name] = hold{reason: toolNotPinned, pinned: want}
-		default:
+		switch h, first := p.compare(c.server, c.identity, d, have); {
+		case first:
 			unseen = append(unseen, d)
+		case h.reason != "":
+			held[d.Name] = h
 		}
 	}
 	return held, unseen
+}
+
+// compare says why a tool is held, if it is, or that first use would pin it.
+func (p Pins) compare(server string, identity action.Digest, d pins.Tool, have approvals.Pins) (h hold, first bool) {
+	want, ok := p.effective(server, d.Name, have.Tools)
+	switch {
+	case ok && want.is(d, identity):
+		return hold{}, false
+	case ok:
+		return hold{reason: toolChanged, pinned: want}, false
+	case !p.FirstUse || slices.Contains(have.Forged, d.Name):
+		// A pin that does not open was one: nobody can say of which definition.
+		return hold{reason: toolNotPinned, pinned: want}, false
+	}
+	return hold{}, true
+}
+
+// Compare says what becomes of one tool that a server lists: pinned tells whether
+// it has a pin, held that it is neither shown nor called. A tool that is neither is
+// pinned when a gate sees it first.
+func (p Pins) Compare(server string, identity action.Digest, tool pins.Tool, have approvals.Pins) (pinned, held bool) {
+	h, first := p.compare(server, identity, tool, have)
+	return !first && h.reason != toolNotPinned, h.reason != ""
 }
 
 // absent are the pinned tools that the list does not have.
@@ -139,14 +155,4 @@ func (p Pins) absent(c *catalogue, have approvals.Pins) []string {
 // are not, and neither is what a reader could take for something else.
 func (g *Gate) usable(tool string) bool {
 	return plausible(tool) && tool != DefinitionsTool && (tool != CollectTool || g.set.NoCollect)
-}
-
-// distinct drops the tools whose name another one in the list has too, be it in
-// other capitals: nobody can say which of them a call means.
-func distinct(tools []pins.Tool) []pins.Tool {
-	seen := map[string]int{}
-	for _, t := range tools {
-		seen[strings.ToLower(t.Name)]++
-	}
-	return slices.DeleteFunc(tools, func(t pins.Tool) bool { return seen[strings.ToLower(t.Name)] > 1 })
 }

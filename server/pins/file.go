@@ -60,6 +60,17 @@ func (s *Server) Tool(name string) (Tool, bool) {
 	return s.Tools[i], true
 }
 
+// Over is the digest of the pin that a server has of a tool: of the definition and
+// of the server it is of. It is zero where there is none. A pin that is made while
+// the gate runs says by it which one it stands in place of.
+func (s *Server) Over(tool string) action.Digest {
+	t, ok := s.Tool(tool)
+	if !ok {
+		return action.Digest{}
+	}
+	return action.Sum("countersign/pin/v1", t.Digest.Bytes(), s.Identity.Bytes())
+}
+
 // Names lists the file's servers in order.
 func (f *File) Names() []string { return slices.Sorted(maps.Keys(f.Servers)) }
 

@@ -186,3 +186,20 @@ func TestLoad(t *testing.T) {
 		t.Errorf("a directory: got %v", err)
 	}
 }
+
+// What a pin stands in place of is a definition of one server.
+func TestOver(t *testing.T) {
+	s := desk(t, cancel)
+	over := s.Over("cancel_order")
+	again, moved, changed := desk(t, cancel), desk(t, cancel), desk(t, `{"name":"cancel_order"}`)
+	moved.Identity = action.ServerID([]string{"other"}, "", nil, "")
+	if over.IsZero() || again.Over("cancel_order") != over {
+		t.Error("the same pin has another digest")
+	}
+	if moved.Over("cancel_order") == over || changed.Over("cancel_order") == over {
+		t.Error("another pin has the same digest")
+	}
+	if !s.Over("look").IsZero() {
+		t.Error("a tool without a pin has one")
+	}
+}

@@ -439,7 +439,10 @@ func TestDoctorComparesPins(t *testing.T) {
 	id, other := action.Sum("test", []byte("this")), action.Sum("test", []byte("another"))
 	file := &pins.File{Servers: map[string]pins.Server{"judge": {Identity: id, Tools: []pins.Tool{tool("a", "1"), tool("b", "1")}}}}
 	pinned := func(name, description string, over action.Digest) approvals.Pins {
-		return approvals.Pins{Tools: map[string]approvals.Pin{name: {Tool: name, Digest: tool(name, description).Digest, Identity: id, Over: over}}}
+		return approvals.Pins{Tools: map[string]approvals.Pin{name: {Tool: name, Digest: tool(name, description).Digest, Identity: id, Over: over, Approval: "cs_1"}}}
+	}
+	overFile := func(name, description string) action.Digest {
+		return (&pins.Server{Identity: id, Tools: []pins.Tool{tool(name, description)}}).Over(name)
 	}
 	for name, row := range map[string]struct {
 		tools   []pins.Tool
@@ -454,8 +457,8 @@ func TestDoctorComparesPins(t *testing.T) {
 		"another server":            {[]pins.Tool{tool("a", "1")}, other, approvals.Pins{}, false, Fail, "so held: a"},
 		"new":                       {[]pins.Tool{tool("a", "1"), tool("c", "1")}, id, approvals.Pins{}, false, Warn, "not pinned, so held: c"},
 		"new, at first use":         {[]pins.Tool{tool("a", "1"), tool("c", "1")}, id, approvals.Pins{}, true, Fine, "to be pinned when first seen: c"},
-		"agreed on at run time":     {[]pins.Tool{tool("a", "2")}, id, pinned("a", "2", tool("a", "1").Digest), false, Fine, "1 of 1 tool is as agreed on"},
-		"agreed on over another":    {[]pins.Tool{tool("a", "2")}, id, pinned("a", "2", tool("a", "0").Digest), false, Fail, "so held: a"},
+		"agreed on at run time":     {[]pins.Tool{tool("a", "2")}, id, pinned("a", "2", overFile("a", "1")), false, Fine, "1 of 1 tool is as agreed on"},
+		"agreed on over another":    {[]pins.Tool{tool("a", "2")}, id, pinned("a", "2", overFile("a", "0")), false, Fail, "so held: a"},
 		"seen first and changed":    {[]pins.Tool{tool("c", "2")}, id, pinned("c", "1", action.Digest{}), true, Fail, "so held: c"},
 		"a pin that does not open":  {[]pins.Tool{tool("a", "1")}, id, approvals.Pins{Forged: []string{"a"}}, false, Fail, "pins that do not open: a"},
 		"removed tools are no harm": {nil, id, approvals.Pins{}, false, Fine, ""},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/countersign-mcp/countersign/approvals"
 	"github.com/countersign-mcp/countersign/approvals/action"
+	"github.com/countersign-mcp/countersign/server/gate"
 	"github.com/countersign-mcp/countersign/server/pins"
 	"github.com/countersign-mcp/countersign/server/policy"
 	"github.com/countersign-mcp/countersign/server/upstream"
@@ -56,14 +57,10 @@ func lookAtUpstreams(ctx context.Context, p *patient) []Finding {
 // startAll starts a process of each upstream beside those of a gate, and ends it.
 func (p *patient) startAll(ctx context.Context) {
 	var all sync.WaitGroup
-	for name, u := range p.cfg.Upstreams {
+	for name := range p.cfg.Upstreams {
 		l := &looked{}
 		p.servers[name] = l
-		env := map[string]string{}
-		for k, v := range u.Env {
-			env[k] = v.Reveal()
-		}
-		up, err := upstream.New(upstream.Config{Name: name, Command: u.Command, Dir: u.Dir, Env: env, Version: p.Version}, slog.New(slog.DiscardHandler))
+		up, err := upstream.New(StartOf(p.cfg, name, p.Version), slog.New(slog.DiscardHandler))
 		if err != nil {
 			l.err = err
 			continue
@@ -83,11 +80,13 @@ func (l *looked) look(ctx context.Context, up *upstream.Upstream) {
 		return
 	}
 	l.info, l.identity = up.Info(), up.Identity()
+	var tools []pins.Tool
 	for _, raw := range raws {
 		if t, err := pins.Define(raw); err == nil { // the gate leaves the others out, too
-			l.tools = append(l.tools, t)
+			tools = append(tools, t)
 		}
 	}
+	l.tools, _ = pins.Distinct(tools) // and those that it can't tell apart
 }
 
 // covered says what the policy makes of an upstream's tools.
@@ -161,21 +160,14 @@ func (p *patient) runtimePins(ctx context.Context, server string) (approvals.Pin
 // compare says which tools are what they were agreed to be. A pin of the run
 // time counts in place of the file's pin that it was made over.
 func (l *looked) compare(server string, file *pins.File, runtime approvals.Pins, first bool) []Finding {
-	agreed := file.Servers[server]
 	var same int
 	var changed, unknown []string
+	rules := gate.Pins{File: file, FirstUse: first}
 	for _, t := range l.tools {
-		pin, identity := action.Digest{}, agreed.Identity
-		if f, ok := agreed.Tool(t.Name); ok {
-			pin = f.Digest
-		}
-		if r, ok := runtime.Tools[t.Name]; ok && r.Over == pin {
-			pin, identity = r.Digest, r.Identity
-		}
-		switch {
-		case pin.IsZero():
+		switch pinned, held := rules.Compare(server, l.identity, t, runtime); {
+		case !pinned:
 			unknown = append(unknown, t.Name)
-		case pin != t.Digest || identity != l.identity:
+		case held:
 			changed = append(changed, t.Name)
 		default:
 			same++
