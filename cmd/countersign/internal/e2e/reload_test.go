@@ -411,3 +411,38 @@ func TestReloadsUnderLoad(t *testing.T) {
 	}
 	r.verify()
 }
+
+// Without Redis a reload takes the policy over all the same; what needs a yes is
+// refused until Redis is back, and asked for by the new policy then.
+func TestReloadWithoutRedis(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{Own: true, Policy: of(t, "judge/read_thing: read", "judge/read_thing: deny"), Hold: time.Second})
+	g := r.start("a", "")
+	c := g.client(testservers.Modern)
+	r.redis.Kill()
+	r.write("policy.yaml", plain)
+	g.hangup(1)
+	if res, err := c.Call(within(t, 30*time.Second), "read_thing", json.RawMessage(`{"id":"x"}`), testservers.Extra{}); err != nil || !runs(res) {
+		t.Errorf("allowed by the new policy: %v %s", err, res.Body)
+	}
+	if res := send(t, c, `{"n":1}`, testservers.Extra{}); res.Reason() != "store_unavailable" {
+		t.Errorf("a review call: %s", res.Body)
+	}
+	r.restartRedis()
+	for deadline := time.Now().Add(60 * time.Second); ; {
+		res := send(t, c, `{"n":1}`, testservers.Extra{})
+		if res.Approval().Status == "pending" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("with Redis back: %s", res.Body)
+		}
+	}
+	if strings.Contains(g.stderr.String(), "another process has loaded") {
+		t.Error("it takes itself for one that is behind")
+	}
+	if r.ran(1) != 0 {
+		t.Error("it ran without a yes")
+	}
+	r.verify()
+}
