@@ -118,20 +118,21 @@ func putBack(path string, b []byte) (replaced string, err error) {
 		path = real
 	}
 	mode := fs.FileMode(0o600)
-	old, err := os.ReadFile(path)
+	info, err := os.Stat(path)
 	switch {
 	case err == nil:
-		if info, err := os.Stat(path); err == nil {
-			mode = info.Mode().Perm() &^ 0o022
+		old, err := os.ReadFile(path)
+		if err != nil {
+			return "", fmt.Errorf("reading the policy that is there: %w", err)
 		}
-		replaced = path + ".replaced"
-		if err := archive.Write(replaced, old, mode); err != nil {
+		mode, replaced = info.Mode().Perm()&^0o022, path+".replaced"
+		if err := archive.Write(replaced, old, mode, info); err != nil {
 			return "", cantWrite(path, err)
 		}
 	case !errors.Is(err, fs.ErrNotExist):
 		return "", fmt.Errorf("reading the policy that is there: %w", err)
 	}
-	if err := archive.Write(path, b, mode); err != nil {
+	if err := archive.Write(path, b, mode, info); err != nil {
 		return "", cantWrite(path, err)
 	}
 	return replaced, nil

@@ -45,7 +45,7 @@ func Keep(dataDir string, text []byte) error {
 		return fmt.Errorf("keeping the policy: %w", err)
 	}
 	path := filepath.Join(dir, policy.DigestOf(text).Hex()+ending)
-	if err := Write(path, text, 0o600); err != nil {
+	if err := Write(path, text, 0o600, nil); err != nil {
 		return fmt.Errorf("keeping the policy: %w", err)
 	}
 	all, err := List(dataDir)
@@ -127,15 +127,16 @@ func (k Kept) Read() ([]byte, error) {
 }
 
 // Write puts a file in its place as a whole, durably: a reader sees the old one or
-// the new one.
-func Write(path string, b []byte, mode fs.FileMode) error {
+// the new one. like, which may be nil, is the file whose owner it gets, as far as
+// this process may give it away.
+func Write(path string, b []byte, mode fs.FileMode, like fs.FileInfo) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".countersign-*")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(f.Name()) // fails once it has its name
 	_, err = f.Write(b)
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+	err = errors.Join(err, give(f, like), f.Chmod(mode), f.Sync(), f.Close())
 	if err != nil {
 		return err
 	}

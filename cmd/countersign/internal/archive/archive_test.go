@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -130,5 +131,30 @@ func TestTheOldestGo(t *testing.T) {
 	}
 	if _, err := os.Stat(mine); err != nil {
 		t.Error(err)
+	}
+}
+
+// Root that puts a policy back for a gate leaves it the gate's.
+func TestWriteKeepsTheOwner(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if os.Geteuid() != 0 || os.Chown(path, 12345, 12346) != nil {
+		t.Skip("only root can give a file away")
+	}
+	was, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(path, []byte("new"), 0o640, was); err != nil {
+		t.Fatal(err)
+	}
+	now, err := os.Stat(path)
+	if err != nil || now.Mode() != 0o640 {
+		t.Fatalf("%v, %v", now.Mode(), err)
+	}
+	if a, b := was.Sys().(*syscall.Stat_t), now.Sys().(*syscall.Stat_t); a.Uid != b.Uid || a.Gid != b.Gid {
+		t.Errorf("it belongs to %d:%d now", b.Uid, b.Gid)
 	}
 }

@@ -47,7 +47,7 @@ type scene struct {
 	Tokens    string
 	Callback  string
 	More      string
-	Env       string // one more variable of the upstream
+	Env       string // a variable of the upstream
 	Upstream2 bool   // another upstream beside it
 }
 
@@ -110,9 +110,7 @@ tickets: {desk: {inbound: {scheme: standard-webhooks, secrets: [%s]}}}
 
 func (s *scene) env() map[string]string {
 	env := s.upstream.Env(false)
-	if s.Env != "" {
-		env[s.Env] = "1"
-	}
+	env["COUNTERSIGN_TEST_TOKEN"] = s.Env
 	return env
 }
 

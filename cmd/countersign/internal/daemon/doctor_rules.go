@@ -124,7 +124,7 @@ func weak(key config.Secret) bool {
 }
 
 func lookAtPolicy(_ context.Context, p *patient) []Finding {
-	set, _, err := loadPolicy(p.cfg, false)
+	set, _, err := loadPolicy(p.cfg, reading{onlooker: true})
 	if err != nil {
 		return failures("put the policy right; countersign check says the same without the rest", err)
 	}

@@ -40,7 +40,7 @@ func (d *Daemon) openRules() error {
 	if d.opt.Stdio && d.cfg.MCP.Stdio.Actor == "" {
 		return errors.New("mcp.stdio.actor is empty: say who calls over standard input")
 	}
-	r, err := readRules(d.cfg, d.opt.Links != nil)
+	r, err := readRules(d.cfg, d.reading())
 	if err != nil {
 		return err
 	}

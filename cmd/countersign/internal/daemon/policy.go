@@ -19,7 +19,7 @@ import (
 func Check(cfg *config.Config) (*policy.Set, error) {
 	_, keyFault := ring(cfg)
 	faults := []error{keyFault, server.CheckNames(cfg.MCP.AllowedHosts, cfg.MCP.AllowedOrigins)}
-	r, err := readRules(cfg, false)
+	r, err := readRules(cfg, reading{onlooker: true})
 	faults = append(faults, err, r.checkListener())
 	return r.policy, errors.Join(faults...)
 }
@@ -27,13 +27,13 @@ func Check(cfg *config.Config) (*policy.Set, error) {
 // loadPolicy reads the configured policy and checks it against the rest of the
 // configuration: every approver is somebody, every channel can be told. The text is
 // returned also where it is no good policy.
-func loadPolicy(cfg *config.Config, links bool) (*policy.Set, []byte, error) {
+func loadPolicy(cfg *config.Config, how reading) (*policy.Set, []byte, error) {
 	path := cfg.PolicyPath()
-	b, err := readPolicyFile(path)
+	b, err := readPolicyFile(path, how)
 	if err != nil {
 		return nil, nil, err
 	}
-	set, err := parsePolicy(path, b, cfg, links)
+	set, err := parsePolicy(path, b, cfg, how.links)
 	return set, b, err
 }
 

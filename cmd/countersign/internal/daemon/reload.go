@@ -80,7 +80,7 @@ func (d *Daemon) prepare() (*rules, map[string]*ship, []string, error) {
 	if err != nil {
 		return nil, nil, restart, &rejected{rejectedConfig, err}
 	}
-	next, err := readRules(cfg, d.opt.Links != nil)
+	next, err := readRules(cfg, d.reading())
 	if err == nil && d.listeners[listenMCP] != nil {
 		err = next.checkListener()
 	}
@@ -97,6 +97,9 @@ func (d *Daemon) prepare() (*rules, map[string]*ship, []string, error) {
 	next.after(was)
 	return next, fleet, restart, nil
 }
+
+// reading is how this process reads its configuration.
+func (d *Daemon) reading() reading { return reading{links: d.opt.Links != nil} }
 
 // record makes the reload durable before it is one.
 func (d *Daemon) record(ctx context.Context, next *rules) error {

@@ -263,7 +263,7 @@ func TestReloadOfUpstreams(t *testing.T) {
 	if err := s.upstream.WaitRan(within(t, 30*time.Second), "do_thing", 1); err != nil {
 		t.Fatal(err)
 	}
-	s.Env = "X" // another environment is another upstream
+	s.Env = "rotated" // a new value; a new name would be another server, whose tools are held
 	if err := d.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +315,7 @@ func TestPolicyFilesOfOthers(t *testing.T) {
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}
-		_, err := readPolicyFile(path)
+		_, err := readPolicyFile(path, reading{})
 		if (err == nil) != ok {
 			t.Errorf("mode %04o: %v", mode, err)
 		}
@@ -339,21 +339,24 @@ func TestPolicyFilesOfOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := readPolicyFile(path); err != nil {
+	if _, err := readPolicyFile(path, reading{}); err != nil {
 		t.Errorf("a config map: %v", err)
 	}
 	if err := os.Chmod(real, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readPolicyFile(path); err == nil {
+	if _, err := readPolicyFile(path, reading{}); err == nil {
 		t.Error("the file behind the links is not looked at")
 	}
 	if os.Geteuid() == 0 {
 		if err := errors.Join(os.Chmod(real, 0o644), os.Chown(real, 12345, -1)); err != nil {
 			t.Skip("its owner can't be changed here")
 		}
-		if _, err := readPolicyFile(path); err == nil || !strings.Contains(err.Error(), "belongs to another user (12345)") {
+		if _, err := readPolicyFile(path, reading{}); err == nil || !strings.Contains(err.Error(), "belongs to another user (12345)") {
 			t.Errorf("another user's: %v", err)
+		}
+		if _, err := readPolicyFile(path, reading{onlooker: true}); err != nil {
+			t.Errorf("root looks at it for a gate: %v", err)
 		}
 	}
 }

@@ -30,7 +30,7 @@ type rules struct {
 
 // readRules reads what a configuration leads to and checks all of it against each
 // other. It contacts and starts nothing.
-func readRules(cfg *config.Config, links bool) (*rules, error) {
+func readRules(cfg *config.Config, how reading) (*rules, error) {
 	r := &rules{cfg: cfg, tokens: tokensOf(cfg)}
 	var faults []error
 	check := func(err error) { faults = append(faults, err) }
@@ -45,7 +45,7 @@ func readRules(cfg *config.Config, links bool) (*rules, error) {
 	}
 	r.roster, err = cfg.Roster()
 	check(err)
-	r.policy, r.text, err = loadPolicy(cfg, links)
+	r.policy, r.text, err = loadPolicy(cfg, how)
 	check(err)
 	r.pins, err = loadPins(cfg)
 	check(err)
