@@ -188,7 +188,7 @@ func (ch change) view(info Info) (title string, v approvals.View) {
 func (g *Gate) asking(st *State, route approvals.Route, ch change, args json.RawMessage, op string) approvals.Park {
 	info := st.Upstreams[ch.Server].Info()
 	e := action.Envelope{
-		V: action.EnvelopeVersion, OperationID: op, Policy: st.Policy.Digest(), ServerID: ch.Identity,
+		V: action.EnvelopeVersion, OperationID: op, Policy: st.Policy.Digest(), ServerID: ch.Identity, Tier: ruleDefinitions,
 		ServerName: strings.TrimSpace(info.Name + " " + info.Version), Routes: []string{route.Name}, Rules: []string{ruleDefinitions},
 		Call: action.Call{Server: ch.Server, Tool: DefinitionsTool, Args: args, Actor: self},
 	}

@@ -130,6 +130,9 @@ func (c *child) call(ctx context.Context, f frame) {
 		fmt.Fprintln(os.Stderr, "test upstream:", err)
 		os.Exit(1)
 	}
+	if string(f.Params.Arguments) == Announce {
+		c.write(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+	}
 	c.progress(f, d.Progress)
 	if d.Wait != "" && !c.released(ctx, d.Wait) {
 		return // cancelled: no answer is due
@@ -212,13 +215,17 @@ func (c *child) tools() []string {
 	if os.Getenv(EnvHarmless) != "" {
 		hint = `"readOnlyHint":true,"destructiveHint":false`
 	}
-	return []string{
-		`{"name":"read_thing","description":"Reads a thing.","inputSchema":{"type":"object","properties":{"id":{"type":"string"}}},"annotations":{"readOnlyHint":true}}`,
-		`{"name":"do_thing","description":"` + text + `","inputSchema":{"type":"object","properties":{"n":{"type":"integer","maximum":9007199254740993},"api_key":{"type":"string"},"free":{"type":"string"},"cmd":{"type":"string"},"argv":{"type":"array","items":{"type":"string"}},"json":{"type":"string"},` +
-			`"headers":{"type":"object","properties":{"Authorization":{"type":"string"},"list":{"type":"array","items":{"type":"object","properties":{"password":{"type":"string"}}}}}}}},` +
-			`"annotations":{` + hint + `},"x-unknown":{"kept":true}}`,
-		`{"name":"hidden_thing","description":"Is in no policy.","inputSchema":{"type":"object"}}`,
+	var added []string
+	if _, err := os.Stat(filepath.Join(c.dir, addedFile)); err == nil {
+		added = []string{`{"name":"new_thing","description":"Is new.","inputSchema":{"type":"object"}}`}
 	}
+	return append(added,
+		`{"name":"read_thing","description":"Reads a thing.","inputSchema":{"type":"object","properties":{"id":{"type":"string"}}},"annotations":{"readOnlyHint":true}}`,
+		`{"name":"do_thing","description":"`+text+`","inputSchema":{"type":"object","properties":{"n":{"type":"integer","maximum":9007199254740993},"api_key":{"type":"string"},"free":{"type":"string"},"cmd":{"type":"string"},"argv":{"type":"array","items":{"type":"string"}},"json":{"type":"string"},`+
+			`"headers":{"type":"object","properties":{"Authorization":{"type":"string"},"list":{"type":"array","items":{"type":"object","properties":{"password":{"type":"string"}}}}}}}},`+
+			`"annotations":{`+hint+`},"x-unknown":{"kept":true}}`,
+		`{"name":"hidden_thing","description":"Is in no policy.","inputSchema":{"type":"object"}}`,
+	)
 }
 
 func (c *child) result(id json.RawMessage, result string) {

@@ -31,6 +31,7 @@ const (
 	executionsFile = "executions.jsonl"
 	framesFile     = "frames.jsonl"
 	changedFile    = "changed"
+	addedFile      = "added"
 	releasePrefix  = "release-"
 )
 
@@ -228,6 +229,13 @@ func (u *Upstream) ChangeTools(changed bool) error {
 	}
 	return err
 }
+
+// AddTool lists new_thing too, from the next tools/list on.
+func (u *Upstream) AddTool() error { return os.WriteFile(u.path(addedFile), nil, 0o600) }
+
+// Announce are the arguments of read_thing that make the child say that its list of
+// tools has changed.
+const Announce = `{"id":"announce"}`
 
 func (u *Upstream) path(name string) string { return filepath.Join(u.Dir, name) }
 
