@@ -51,7 +51,7 @@ func (b *bench) useFiveRules() {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	st := State{Policy: set, Roster: roster, Upstreams: map[string]Upstream{}}
+	st := State{Policy: set, Roster: roster, Upstreams: map[string]Upstream{}, Pins: Pins{FirstUse: true}}
 	for _, n := range names {
 		st.Upstreams[n] = b.up
 	}
