@@ -70,7 +70,15 @@ func (b *board) merge(server string, read approvals.Pins) (lost []string) {
 	defer b.mu.Unlock()
 	w := b.wall(server)
 	for tool, p := range read.Tools {
-		if was, ok := w.Tools[tool]; ok && was.Rev > p.Rev {
+		was, ok := w.Tools[tool]
+		if ok && was.Rev > p.Rev {
+			continue
+		}
+		if ok && was.Rev == p.Rev && !w.unsaved[tool] && (was.Digest != p.Digest || was.Identity != p.Identity) {
+			// The store had ours and has another one of the same number, so it lost
+			// ours and somebody pinned anew. What was agreed on first holds.
+			was.Rev++
+			w.Tools[tool] = was
 			continue
 		}
 		w.Tools[tool] = p // also over a first sight of our own that was not written: the store's was there before

@@ -1,0 +1,41 @@
+package gate
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/countersign-mcp/countersign/approvals"
+)
+
+// A store that lost its pins, and in which somebody pinned what came next, changes
+// nothing for who remembers: the tool is held, and the first pin is written again.
+func TestALostPinIsNotReplacedInSilence(t *testing.T) {
+	b := newBench(t)
+	b.pinned(Pins{FirstUse: true})
+	if !slices.Contains(b.shows(), "cancel_order") {
+		t.Fatal("it is not listed")
+	}
+	was, err := b.store.Pins(t.Context(), "desk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.mini.Del("{countersign}:pn:desk")
+	s := b.fileOf(changedTools).Servers["desk"]
+	d, _ := s.Tool("cancel_order")
+	if err := b.store.Pin(t.Context(), "desk", nil, approvals.Pin{
+		Tool: d.Name, Digest: d.Digest, Definition: d.Raw, Identity: s.Identity, Rev: 1, At: time.Now().UTC(),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	b.dir.SetTools(changedTools)
+	b.reread()
+	if slices.Contains(b.shows(), "cancel_order") {
+		t.Error("another definition took the place of the pinned one in silence")
+	}
+	wantRefusal(t, b.do(ana, "cancel_order", `{"id":"1"}`), codeParams, "tool_changed")
+	b.eventually("the first pin is written again", func() bool {
+		got, err := b.store.Pins(t.Context(), "desk")
+		return err == nil && got.Tools["cancel_order"].Digest == was.Tools["cancel_order"].Digest && got.Tools["cancel_order"].Rev == 2
+	})
+}
