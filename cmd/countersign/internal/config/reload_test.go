@@ -37,7 +37,7 @@ func TestTake(t *testing.T) {
 	next := parseAt(t, strings.NewReplacer(
 		digestA, digestB, "ana@acme.test", "ben@acme.test", "hold: 45s", "hold: 9s", "aaaa", "bbbb", ":6379", ":6380",
 		"[orders]", "[orders, --new]", "xoxb-1", "xoxb-2", "0123456789abcdef", "fedcba9876543210",
-	).Replace(reloadBase)+"policy: other.yaml\n", dir)
+	).Replace(reloadBase)+"policy: other.yaml\npins: {file: pins.json}\n", dir)
 	now, restart, err := old.Take(next)
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func TestTake(t *testing.T) {
 	if d := cmp.Diff([]string{"mcp.hold", "redis.url", "keys.current", "slack.bot_token"}, restart); d != "" {
 		t.Error(d)
 	}
-	if now.Policy != "other.yaml" || now.MCP.Auth.Tokens[0].Actor != "ben@acme.test" || len(now.Upstreams["orders"].Command) != 2 ||
+	if now.Policy != "other.yaml" || now.Pins.File != "pins.json" || now.MCP.Auth.Tokens[0].Actor != "ben@acme.test" || len(now.Upstreams["orders"].Command) != 2 ||
 		now.Slack.SigningSecrets[0].Reveal() != "fedcba9876543210" {
 		t.Error("a key that can be exchanged was not")
 	}
