@@ -2,8 +2,6 @@ package schema
 
 import (
 	"net/url"
-	"regexp"
-	"regexp/syntax"
 	"strconv"
 	"strings"
 )
@@ -14,8 +12,8 @@ const (
 	maxValues   = 20_000
 	maxDepth    = 64
 	maxPatterns = 256
-	maxPattern  = 1000 // bytes of one
-	maxProgram  = 5000 // instructions of one
+	maxPattern  = 1000     // bytes of one
+	maxPatBytes = 16 << 10 // of all
 )
 
 // Schema is a compiled schema. It does not change, and may be used by many
@@ -30,6 +28,7 @@ type node struct {
 
 	types kind       // 0: any
 	whole bool       // of the numbers, whole ones alone
+	null  bool       // "nullable": where it is understood, null is taken too
 	enums [][][]byte // the value has to be in each of them: an enum, a const
 
 	min, max, over, under, step *decimal
@@ -49,6 +48,7 @@ type node struct {
 	lost               bool // there is a pattern of names that can't be judged
 	more, names        *node
 	required           []string
+	filled             map[string]bool // of those required, what some servers fill in by default
 	needs              []dependency
 	minProps, maxProps *int
 
@@ -60,12 +60,6 @@ type node struct {
 type gap struct {
 	keyword string
 	of      kind
-}
-
-type pattern struct {
-	*regexp.Regexp
-	cost   int  // instructions
-	blanks bool // it speaks of blanks, which are more in other languages than in Go
 }
 
 type patterned struct {
@@ -103,6 +97,7 @@ type compiler struct {
 	nodes    map[string]*node // by pointer
 	refs     []reference
 	patterns int
+	expr     int // bytes of the patterns so far
 }
 
 type reference struct {
@@ -173,6 +168,7 @@ func (c *compiler) node(at string, v *value, apart bool) *node {
 			}
 		}
 	}
+	p.fill()
 	return n
 }
 
@@ -242,24 +238,4 @@ func (c *compiler) target(pointer string) *node {
 
 func escape(name string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
-}
-
-// pattern compiles a regular expression; nil where Go can't, or where it is too long.
-func (c *compiler) pattern(expr string) *pattern {
-	if c.patterns++; len(expr) > maxPattern || c.patterns > maxPatterns {
-		return nil
-	}
-	parsed, err := syntax.Parse(expr, syntax.Perl)
-	if err != nil {
-		return nil
-	}
-	program, err := syntax.Compile(parsed.Simplify())
-	if err != nil || len(program.Inst) > maxProgram {
-		return nil
-	}
-	re, err := regexp.Compile(expr)
-	if err != nil {
-		return nil
-	}
-	return &pattern{Regexp: re, cost: len(program.Inst), blanks: strings.Contains(expr, `\s`) || strings.Contains(expr, `\S`)}
 }

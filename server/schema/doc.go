@@ -22,7 +22,10 @@
 // A keyword that can't be judged is a gap: a reference that leaves the document or
 // leads nowhere, an anchor or a dynamic reference, a pattern that Go can't read, a
 // value of the wrong form, unevaluatedItems and unevaluatedProperties beside other
-// schemas, another draft. It is neither passed nor failed: arguments are refused
+// schemas, another draft. So is one that servers of different languages read
+// differently for the value at hand: \w and \d outside ASCII, "." and "$" beside line
+// ends, the length of what takes two units in UTF-16, OpenAPI's nullable, a default of
+// what is required. It is neither passed nor failed: arguments are refused
 // only where the rest refuses them whatever the gap says. Where the outcome hangs on
 // a gap, [Verdict.Gaps] names it, so that whoever decides on the call can be told.
 package schema

@@ -18,10 +18,11 @@ var keywords map[string]keyword
 
 func init() { // they compile schemas themselves
 	keywords = map[string]keyword{
-		"$ref":  {of: anything, read: (*place).ref},
-		"type":  {of: anything, read: readType},
-		"enum":  {of: anything, read: readEnum},
-		"const": {of: anything, read: func(p *place, v *value) bool { p.n.oneOf([]value{*v}); return true }},
+		"$ref":     {of: anything, read: (*place).ref},
+		"type":     {of: anything, read: readType},
+		"enum":     {of: anything, read: readEnum},
+		"nullable": {of: null, read: func(p *place, v *value) bool { p.n.null = v.truth(); return true }},
+		"const":    {of: anything, read: func(p *place, v *value) bool { p.n.oneOf([]value{*v}); return true }},
 
 		"minimum":          bound(func(n *node) **decimal { return &n.min }),
 		"maximum":          bound(func(n *node) **decimal { return &n.max }),
@@ -277,5 +278,22 @@ func readDependencies(keyword string, names, schemas bool) func(*place, *value) 
 			}
 		}
 		return good
+	}
+}
+
+// fill notes what is required and has a default beside it. By the drafts a default
+// says nothing; servers that fill it in first, as some do, take a call without it.
+func (p *place) fill() {
+	props := p.v.member("properties")
+	if props == nil {
+		return
+	}
+	for _, name := range p.n.required {
+		if prop := props.member(name); prop != nil && prop.member("default") != nil {
+			if p.n.filled == nil {
+				p.n.filled = map[string]bool{}
+			}
+			p.n.filled[name] = true
+		}
 	}
 }

@@ -14,7 +14,11 @@ func (e *evaluation) objects(n *node, v *value) truth {
 		if !e.spend(1) {
 			return maybe
 		}
-		if v.member(name) == nil {
+		switch {
+		case v.member(name) != nil:
+		case n.filled[name]:
+			out = max(out, e.gap("default"))
+		default:
 			return e.no("required", "", name)
 		}
 	}
