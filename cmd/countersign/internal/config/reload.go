@@ -2,9 +2,7 @@ package config
 
 import (
 	"errors"
-	"maps"
 	"reflect"
-	"slices"
 	"strings"
 )
 
@@ -14,9 +12,6 @@ var reloadable = map[string]bool{
 	"policy": true, "pins": true, "mcp.auth.tokens": true, "admin.tokens": true, "upstreams": true, "slack.signing_secrets": true,
 	"people": true, "groups": true, "tickets": true,
 }
-
-// Reloadable lists the keys that Take takes over.
-func Reloadable() []string { return slices.Sorted(maps.Keys(reloadable)) }
 
 // Take is the configuration that a running process has after it has read next: the
 // keys that can be exchanged are next's, all others are its own. restart lists
