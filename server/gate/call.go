@@ -186,7 +186,8 @@ func (k *call) runAllowed(ctx context.Context) Answer {
 	if err != nil {
 		return k.stopped()
 	}
-	if !k.g.sure(k.labels[""], gives) {
+	// What a narrow session carries doesn't tell whether its actor does.
+	if !k.g.sure(k.labels[""], gives) || k.st.narrow(k.c.Version, k.c.Session) {
 		k.g.taint(ctx, k.c, gives)
 	}
 	fault.Point("labels.after")

@@ -38,6 +38,10 @@ func (g *Gate) carries(ctx context.Context, st *State, c action.Call) map[string
 		return nil
 	}
 	labels := g.sessions.Labels(ctx, c.Actor.ID, c.Session)
+	if st.narrow(c.Version, c.Session) {
+		labels = provenance.Union(map[string][]string{"": labels},
+			map[string][]string{"": g.sessions.Labels(ctx, c.Actor.ID, "")})[""]
+	}
 	g.flushLater()
 	if len(labels) == 0 {
 		return nil
@@ -53,9 +57,30 @@ func (g *Gate) carries(ctx context.Context, st *State, c action.Call) map[string
 // point. A call that then can't be sent has labelled its session for nothing,
 // which is the safe side.
 func (g *Gate) taint(ctx context.Context, c action.Call, labels []string) {
-	g.sessions.Add(ctx, c.Actor.ID, c.Session, labels)
+	g.mark(ctx, c.Actor.ID, c.Session, c.Version, labels)
 	g.flushLater()
 }
+
+// mark labels a session, and the actor beside it where the session may see less
+// than its client does.
+func (g *Gate) mark(ctx context.Context, actor, session, version string, labels []string) {
+	g.sessions.Add(ctx, actor, session, labels)
+	if g.state.Load().narrow(version, session) {
+		g.sessions.Add(ctx, actor, "", labels)
+	}
+}
+
+// narrow tells whether a session may see less than its client does. An older client
+// has a session at each path that it uses: what it reads from one upstream it can
+// give to another in a session that never saw it. So with several upstreams such
+// sessions carry what their actor carries.
+func (s *State) narrow(version, session string) bool {
+	return len(s.Upstreams) > 1 && session != "" && version < modernVersion
+}
+
+// modernVersion is the first version of MCP without sessions: what a client names
+// there itself is one for all paths.
+const modernVersion = "2026-07-28"
 
 // given is what the result of a call makes a session carry.
 func (s *State) given(server, tool string, labels map[string][]string) []string {
@@ -179,10 +204,10 @@ func (g *Gate) recall(ctx context.Context, d *ledger.Dead) error {
 	if _, done := g.recalled.Load(d.ID); done || !g.state.Load().Policy.UsesLabels() {
 		return nil
 	}
-	type session struct{ actor, name string }
+	type session struct{ actor, name, version string }
 	carried := map[session][]string{}
 	err := d.Labelled(time.Now().Add(-provenance.TTL), func(r ledger.Record) {
-		s := session{r.Actor, r.Session}
+		s := session{r.Actor, r.Session, r.ProtocolVersion}
 		for _, l := range r.Labels {
 			if !slices.Contains(carried[s], l) {
 				carried[s] = append(carried[s], l)
@@ -190,7 +215,7 @@ func (g *Gate) recall(ctx context.Context, d *ledger.Dead) error {
 		}
 	})
 	for s, labels := range carried {
-		g.sessions.Add(ctx, s.actor, s.name, labels)
+		g.mark(ctx, s.actor, s.name, s.version, labels)
 	}
 	g.flushLater()
 	if err != nil {

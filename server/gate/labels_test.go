@@ -222,6 +222,45 @@ func TestSessionsCarryWhatTheyRead(t *testing.T) {
 	}
 }
 
+// With several upstreams an older client has a session at each: what it read in one
+// is known in the others, in other processes and after a death too. Where a client
+// names its session itself, that name is enough.
+func TestSessionsAtSeveralUpstreamsShareWhatTheyRead(t *testing.T) {
+	two := func(b *bench) *bench {
+		st := b.stateOf(labelPolicy)
+		st.Upstreams["mail"] = b.up
+		b.Load(st)
+		return b
+	}
+	of := func(version, session, tool, args string) Request {
+		r := in(session, req(ana, tool, args))
+		r.Front, r.Call.Version = "desk", version
+		return r
+	}
+	b := two(labelBench(t))
+	b.runs(of("2026-07-28", "m", "echo", `{"url":"a"}`))
+	b.runs(of("2026-07-28", "n", "echo_note", `{"n":0}`))
+	b.runs(of("2025-11-25", "s", "echo_note", `{"n":0}`))
+	b.runs(of("2025-11-25", "s", "echo", `{"url":"a"}`))
+	b.asks(of("2025-11-25", "t", "echo_note", `{"n":1}`), "second")
+	other := two(b.replica())
+	other.asks(of("2025-11-25", "u", "echo_note", `{"n":2}`), "second")
+	other.runs(of("2026-07-28", "n", "echo_note", `{"n":3}`))
+
+	if err := b.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.mini.FlushAll()
+	again := two(b.replica())
+	if err := b.book.Ledger.(*ledger.Ledger).Close(); err != nil { // as its death does
+		t.Fatal(err)
+	}
+	if err := again.Recall(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	again.asks(of("2025-11-25", "v", "echo_note", `{"n":4}`), "second")
+}
+
 // The label is there before the upstream can say anything: its progress, its
 // errors, and what it did when the gate died in between.
 func TestLabelsComeBeforeTheCall(t *testing.T) {
