@@ -126,7 +126,7 @@ type Ledger struct {
 // Upstream is one MCP server behind the gate.
 type Upstream struct {
 	Command []string          `yaml:"command"`
-	Dir     string            `yaml:"dir"`
+	Dir     string            `yaml:"dir"` // absolute once loaded; empty: the directory we were started in
 	Env     map[string]Secret `yaml:"env"`
 }
 

@@ -117,6 +117,8 @@ func TestRefused(t *testing.T) {
 		"the gate's name":      {"mcp: {auth: {tokens: [{sha256: " + digest + ", actor: countersign}]}}", "tokens[0].actor: countersign is the gate's own name"},
 		"the gate's, stdio":    {"mcp: {stdio: {actor: countersign}}", "mcp.stdio.actor: countersign is the gate's own name"},
 		"the gate's, a person": {"people: {a: {actors: [countersign]}}", "people.a.actors: countersign is the gate's own name"},
+		"nearly the gate's":    {"mcp: {stdio: {actor: \" Countersign\"}}", "mcp.stdio.actor:  Countersign is the gate's own name"},
+		"the gate as a person": {"people: {countersign: {slack: U0123}}", "people: countersign is the gate's own name"},
 		"admin off loopback":   {"admin: {listen: 0.0.0.0:8091}", "admin.tokens is empty"},
 		"public_url http":      {`webhook: {public_url: "http://approvals.acme.test"}`, "needs https"},
 		"public_url userinfo":  {`webhook: {public_url: "https://a:b@acme.test"}`, "not a plain URL"},
@@ -182,6 +184,29 @@ func TestVariablesNeverAddStructure(t *testing.T) {
 	}
 	if cfg.Admin.Listen != Defaults().Admin.Listen || !strings.Contains(cfg.DataDir, "admin:") {
 		t.Errorf("a variable changed the file's structure: %q", cfg.Admin.Listen)
+	}
+}
+
+func TestAnUpstreamsDirStartsAtTheFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "countersign.yaml")
+	file := "policy: p.yaml\nstore: ephemeral\nkeys: {current: " + strings.Repeat("ab", 32) + "}\nupstreams:\n" +
+		"  near: {command: [x], dir: work/here}\n  far: {command: [x], dir: /srv}\n  up: {command: [x], dir: ..}\n  none: {command: [x]}\n"
+	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	cfg, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for name, u := range cfg.Upstreams {
+		got[name] = u.Dir
+	}
+	want := map[string]string{"near": filepath.Join(dir, "work", "here"), "far": "/srv", "up": filepath.Dir(dir), "none": ""}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
 

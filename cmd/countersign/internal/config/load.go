@@ -98,6 +98,12 @@ func Parse(b []byte, dir string) (*Config, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
+	for name, u := range cfg.Upstreams {
+		if u.Dir != "" { // else an upstream works where we do
+			u.Dir = cfg.Resolve(u.Dir)
+			cfg.Upstreams[name] = u
+		}
+	}
 	return &cfg, nil
 }
 

@@ -64,10 +64,11 @@ func (c *Config) validateMCP(bad report) {
 	checkActor(bad, "mcp.stdio.actor", c.MCP.Stdio.Actor)
 }
 
-// checkActor refuses the id under which the gate itself asks.
+// checkActor refuses the id under which the gate itself asks, and what people would
+// take for it.
 func checkActor(bad report, where, id string) {
-	if id == approvals.GateActor {
-		bad("%s: %s is the gate's own name; give this caller another", where, id)
+	if strings.EqualFold(strings.TrimSpace(id), approvals.GateActor) {
+		bad("%s: %s is the gate's own name; give another", where, id)
 	}
 }
 
@@ -200,6 +201,7 @@ func (c *Config) validateUpstreams(bad report) {
 
 func (c *Config) validatePeople(bad report) {
 	for id, p := range c.People {
+		checkActor(bad, "people", id)
 		for _, a := range p.Actors {
 			checkActor(bad, "people."+id+".actors", a)
 		}
