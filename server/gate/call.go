@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/countersign-mcp/countersign/approvals"
@@ -30,9 +31,11 @@ type call struct {
 
 	claimed  map[string][]string // the client's labels, as far as they count
 	evidence []string
-	labels   map[string][]string // claimed, and what the session carries
-	also     bool                // it waits for an approval that a twin of it parked
-	heard    []string            // what the session carries because of a result of this call
+	labels   map[string][]string   // claimed, and what the session carries
+	also     bool                  // it waits for an approval that a twin of it parked
+	heard    []string              // what the session carries because of a result of this call
+	labelled atomic.Pointer[State] // the last state by which an allowed call's session was labelled after st
+	sent     bool                  // an allowed call was forwarded
 
 	verdict policy.Verdict
 	// observed: the verdict asks for people, and the call runs without them.
@@ -85,7 +88,11 @@ func (k *call) answer(ctx context.Context) Answer {
 		if no := k.limited(); no != nil {
 			return k.refuse(ctx, *no)
 		}
-		return k.runAllowed(ctx)
+		a := k.runAllowed(ctx)
+		if !k.sent { // then it counts for no limit
+			k.st.limiter.Uncount(k.c.Actor.ID, k.verdict.Tier, k.c.Server, k.c.Tool)
+		}
+		return a
 	case k.verdict.Effect == policy.Review:
 		return k.review(ctx)
 	}
@@ -196,6 +203,8 @@ func (k *call) runAllowed(ctx context.Context) Answer {
 	run, cancel := context.WithTimeout(run, k.g.set.ExecTimeout)
 	defer cancel()
 	out, no := k.forward(run, p)
+	k.sent = no == nil && out.status != statusNotRun
+	k.relabel()
 	if no != nil {
 		if err := k.g.writeLate(k.result(outcome{status: statusNotRun, errorType: no.detail})); err != nil {
 			k.g.log.Error("a result could not be written to the ledger", "operation", k.op, "error", err)
@@ -298,7 +307,10 @@ func (k *call) progress() func([]byte) {
 	if k.req.Tell == nil {
 		return nil
 	}
-	return func(params []byte) { k.req.Tell(Update{Progress: params}) }
+	return func(params []byte) {
+		k.relabel()
+		k.req.Tell(Update{Progress: params})
+	}
 }
 
 func (g *Gate) isClosing() bool {

@@ -150,12 +150,12 @@ func (g *Gate) stillWho(st *State, c action.Call, p approvals.Parked, labels map
 // call; it is tried again.
 func (g *Gate) still(st *State, c action.Call, p approvals.Parked, labels map[string][]string, cause string) (string, error) {
 	then := factsOf(c, p.Envelope)
-	now := grown(then, labels)
+	now := st.believed(grown(then, labels))
 	tries := []struct {
 		facts policy.Facts
 		cause string
 	}{{then, cause}, {now, approvals.CauseLabels}}
-	if maps.EqualFunc(then.Labels, now.Labels, slices.Equal[[]string]) {
+	if maps.EqualFunc(then.Labels, now.Labels, slices.Equal[[]string]) && slices.Equal(then.Evidence, now.Evidence) {
 		tries = tries[:1]
 	}
 	for _, try := range tries {

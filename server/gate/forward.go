@@ -36,7 +36,7 @@ func (g *Gate) leaveFor(f policy.Facts, by grounds, before time.Time) (permit, e
 		}
 		f.Call.Actor.Roles = st.roles(f.Call.Actor)
 	}
-	if err := g.gates.last(st, f, by, g.now()); err != nil {
+	if err := g.gates.last(st, st.believed(f), by, g.now()); err != nil {
 		return permit{}, err
 	}
 	up := st.Upstreams[c.Server]

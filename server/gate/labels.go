@@ -90,13 +90,38 @@ func (s *State) given(server, tool string, labels map[string][]string) []string 
 	return provenance.Carried(s.Policy.Produces(server, tool), labels)
 }
 
+// believed are facts as this policy trusts whoever gave them: a word that was taken
+// while its actor was trusted counts as anybody's under a policy that doesn't.
+func (s *State) believed(f policy.Facts) policy.Facts {
+	if !s.Policy.TrustsLabels(f.Call.Actor.ID) {
+		f.Labels, f.Evidence = provenance.Doubt(f.Labels), nil
+	}
+	return f
+}
+
+// relabel makes the session of an allowed call carry what its tool produces by the
+// policy of this moment, before anything of the result is handed out: it may have
+// been loaded while the call ran.
+func (k *call) relabel() {
+	if st := k.g.state.Load(); st != k.st && k.labelled.Swap(st) != st {
+		k.g.taint(k.g.life, k.c, st.given(k.c.Server, k.c.Tool, k.claimed))
+	}
+}
+
+// gift is what a run gives to whoever is handed something of it.
+type gift struct {
+	server, tool string
+	labels       map[string][]string // of the call's values
+	gives        []string            // by the policy under which it began
+}
+
 // label makes the session of an approved call carry what its result brings, and
 // takes the last look at what it carries by itself: the call is not judged by what
 // it brings.
 func (g *Gate) label(c *claimed, r *run) {
 	st, e := g.state.Load(), &c.parked.Envelope
 	c.labels = provenance.Union(c.labels, g.carries(g.life, st, e.Call))
-	r.gives.Store(&c.gives)
+	r.gives.Store(&gift{e.Call.Server, e.Call.Tool, provenance.Union(e.Provenance, c.labels), c.gives})
 	g.taint(g.life, e.Call, c.gives)
 }
 
@@ -121,14 +146,16 @@ func (k *call) hear(ctx context.Context, labels []string) {
 
 // hearRun is hear for what a run gives while it goes on, and at its end.
 func (k *call) hearRun(ctx context.Context, r *run) {
-	if gives := r.gives.Load(); gives != nil {
-		k.hear(ctx, *gives)
+	if g := r.gives.Load(); g != nil {
+		labels := slices.Concat(g.gives, k.g.state.Load().given(g.server, g.tool, provenance.Union(g.labels, k.ofTwin())))
+		slices.Sort(labels)
+		k.hear(ctx, slices.Compact(labels))
 	}
 }
 
 // hearKept is hear for a result that was kept.
 func (k *call) hearKept(ctx context.Context, p approvals.Parked) {
-	k.hear(ctx, k.g.state.Load().given(p.Server, p.Tool, p.Envelope.Provenance))
+	k.hear(ctx, k.g.state.Load().given(p.Server, p.Tool, provenance.Union(p.Envelope.Provenance, k.ofTwin())))
 }
 
 // flushLater goes on writing labels that the store could not be given, until it

@@ -10,6 +10,7 @@ import (
 	"github.com/countersign-mcp/countersign/approvals/action"
 	"github.com/countersign-mcp/countersign/approvals/fault"
 	"github.com/countersign-mcp/countersign/approvals/ledger"
+	"github.com/countersign-mcp/countersign/server/provenance"
 )
 
 // maxKept is the largest answer that is kept for those who come later.
@@ -25,7 +26,7 @@ type run struct {
 	also map[string][]string
 	// gives is what a session carries that gets anything of this run; it is set
 	// before the call is forwarded.
-	gives atomic.Pointer[[]string]
+	gives atomic.Pointer[gift]
 
 	// Set before done is closed. With neither, the record says what happened.
 	*ending
@@ -102,7 +103,7 @@ func (g *Gate) try(r *run, id string, who action.Actor) {
 // execute runs a call whose claim is won, to its end.
 func (g *Gate) execute(c *claimed, r *run) *ending {
 	e := &c.parked.Envelope
-	c.gives = g.state.Load().given(e.Call.Server, e.Call.Tool, e.Provenance)
+	c.gives = g.state.Load().given(e.Call.Server, e.Call.Tool, provenance.Union(e.Provenance, c.labels))
 	if err := g.start(c); err != nil {
 		g.log.Error("exec_start could not be written; the call is not run", "approval", c.parked.ID, "error", err)
 		return g.finish(c, outcome{status: statusNotRun, errorType: approvals.CauseLedger})

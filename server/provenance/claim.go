@@ -142,8 +142,14 @@ func (c Claim) As(trusted bool) Claim {
 	if trusted {
 		return c
 	}
-	out := Claim{}
-	for pointer, labels := range c.Labels {
+	return Claim{Labels: Doubt(c.Labels)}
+}
+
+// Doubt are labels as they count when whoever gave them is not trusted, or not any
+// more. The session's are nobody's claim and stay. The argument stays as it is.
+func Doubt(set map[string][]string) map[string][]string {
+	var out map[string][]string
+	for pointer, labels := range set {
 		kept := []string{Unknown}
 		for _, l := range labels {
 			if l != User && l != System && l != Unknown {
@@ -151,10 +157,13 @@ func (c Claim) As(trusted bool) Claim {
 			}
 		}
 		slices.Sort(kept)
-		if out.Labels == nil {
-			out.Labels = make(map[string][]string, len(c.Labels))
+		if pointer == "" {
+			kept = labels
 		}
-		out.Labels[pointer] = kept
+		if out == nil {
+			out = make(map[string][]string, len(set))
+		}
+		out[pointer] = kept
 	}
 	return out
 }
