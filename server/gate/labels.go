@@ -166,7 +166,7 @@ func (g *Gate) flushLater() {
 	}
 	go func() {
 		defer g.flushing.Store(false)
-		for pause := time.Second; ; pause = min(2*pause, 10*time.Second) {
+		for pause := time.Second; ; pause = min(2*pause, provenance.FlushEvery) {
 			select {
 			case <-g.life.Done():
 				return

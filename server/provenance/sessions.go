@@ -34,7 +34,17 @@ const (
 	pause = 500 * time.Millisecond
 	// maxSessions bounds what is remembered in this process.
 	maxSessions = 10_000
+	// share is the part of it, one of so many, that one actor's unwritten labels may
+	// take: the others need room too.
+	share = 4
+	// settle is how long after an outage every session is still unknown: as long as
+	// the other processes may need to write what they learned meanwhile.
+	settle = FlushEvery + 3*time.Second
 )
+
+// FlushEvery is the longest that a process which holds unwritten labels may wait
+// between two tries to write them.
+const FlushEvery = 2 * time.Second
 
 // Sessions knows what sessions carry. Where the store can't be reached it goes on
 // from its own memory, says that more may be known, and writes what is new later;
@@ -48,9 +58,15 @@ type Sessions struct {
 
 	mu      sync.Mutex
 	known   map[key]*entry
-	down    time.Time // the store is not asked before
-	outage  bool      // and that was said
-	lostTil time.Time // until then labels may be missing that there was no room for
+	pending map[string]int // by actor: sessions with labels that are in this process alone
+	held    int            // all of them
+	down    time.Time      // the store is not asked before
+	outage  bool           // and that was said
+	settled time.Time      // until then others may still be writing
+	// until then labels may be missing that there was no room for: an actor's, and
+	// everybody's when there are too many such actors
+	lost    map[string]time.Time
+	lostTil time.Time
 }
 
 type key struct{ actor, session string }
@@ -58,6 +74,7 @@ type key struct{ actor, session string }
 // entry is what this process has seen of a session.
 type entry struct {
 	labels map[string]bool // true: in the store, by its own word
+	held   bool            // some are not
 	used   time.Time
 	part   bool // it began while labels were lost that may have been its own
 	forged bool // what is stored did not verify, and that was said
@@ -65,7 +82,8 @@ type entry struct {
 
 // NewSessions makes a Sessions. It starts nothing.
 func NewSessions(store Store, log *slog.Logger) *Sessions {
-	return &Sessions{store: store, log: log, now: time.Now, most: maxSessions, known: map[key]*entry{}}
+	return &Sessions{store: store, log: log, now: time.Now, most: maxSessions,
+		known: map[key]*entry{}, pending: map[string]int{}, lost: map[string]time.Time{}}
 }
 
 // Labels is what a session carries: labels with "session:" in front, and Unknown
@@ -88,13 +106,26 @@ func (s *Sessions) Add(ctx context.Context, actor, session string, labels []stri
 func (s *Sessions) Pending() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := 0
-	for _, e := range s.known {
-		if len(e.unwritten()) > 0 {
-			n++
-		}
+	return s.held
+}
+
+// tally counts an entry among those that hold something unwritten, or no more. s.mu
+// is held.
+func (s *Sessions) tally(k key, e *entry) {
+	held := len(e.unwritten()) > 0
+	if held == e.held {
+		return
 	}
-	return n
+	e.held = held
+	if held {
+		s.held++
+		s.pending[k.actor]++
+		return
+	}
+	s.held--
+	if s.pending[k.actor]--; s.pending[k.actor] == 0 {
+		delete(s.pending, k.actor)
+	}
 }
 
 // Flush writes what is in this process alone. An error means that some still is.
@@ -102,7 +133,7 @@ func (s *Sessions) Flush(ctx context.Context) error {
 	s.mu.Lock()
 	var keys []key
 	for k, e := range s.known {
-		if len(e.unwritten()) > 0 {
+		if e.held {
 			keys = append(keys, k)
 		}
 	}
@@ -138,7 +169,7 @@ func (s *Sessions) ask(ctx context.Context, k key, more []string) []string {
 	if err == nil || errors.Is(err, approvals.Forged) {
 		s.confirm(k, stored, write, err == nil)
 	} else if !room && len(more) > 0 {
-		s.lose()
+		s.lose(k.actor)
 	}
 	return s.answer(k, stored, err)
 }
@@ -228,7 +259,7 @@ func (s *Sessions) remember(k key, labels []string) bool {
 		if len(labels) == 0 {
 			return true
 		}
-		if !s.makeRoom(now) {
+		if s.pending[k.actor] >= max(s.most/share, 1) || !s.makeRoom(now) {
 			return false
 		}
 		e = s.begin(k)
@@ -237,13 +268,14 @@ func (s *Sessions) remember(k key, labels []string) bool {
 	for _, l := range labels {
 		e.labels[l] = e.labels[l] // one that is new is not written
 	}
+	s.tally(k, e)
 	return true
 }
 
 // begin makes the entry of a session. s.mu is held.
 func (s *Sessions) begin(k key) *entry {
 	now := s.now()
-	e := &entry{labels: map[string]bool{}, used: now, part: now.Before(s.lostTil)}
+	e := &entry{labels: map[string]bool{}, used: now, part: s.lossy(k.actor)}
 	s.known[k] = e
 	return e
 }
@@ -255,8 +287,11 @@ func (s *Sessions) makeRoom(now time.Time) bool {
 		return true
 	}
 	var idle []key
+	if s.held >= len(s.known) {
+		return false
+	}
 	for k, e := range s.known {
-		if len(e.unwritten()) == 0 {
+		if !e.held {
 			idle = append(idle, k)
 		}
 	}
@@ -267,14 +302,30 @@ func (s *Sessions) makeRoom(now time.Time) bool {
 	return len(s.known) < s.most
 }
 
-// lose notes that labels could be kept nowhere: until they would have ended by
-// themselves, no session that isn't known here is taken for clean. s.mu is held.
-func (s *Sessions) lose() {
-	if s.now().After(s.lostTil) {
-		s.log.Error("labels of sessions can be kept neither in the store nor in memory: for a day every session not remembered here counts as unknown",
-			"sessions", len(s.known))
+// lose notes that labels of an actor could be kept nowhere: until they would have
+// ended by themselves, no session of its that isn't known here is taken for clean.
+// s.mu is held.
+func (s *Sessions) lose(actor string) {
+	now := s.now()
+	if !s.lossy(actor) {
+		s.log.Error("labels of sessions can be kept neither in the store nor in memory: for a day every session of this actor not remembered here counts as unknown",
+			"actor", actor, "sessions", len(s.known))
 	}
-	s.lostTil = s.now().Add(TTL)
+	if _, known := s.lost[actor]; !known && len(s.lost) >= s.most {
+		maps.DeleteFunc(s.lost, func(_ string, til time.Time) bool { return !now.Before(til) })
+		if len(s.lost) >= s.most {
+			s.lostTil = now.Add(TTL)
+			return
+		}
+	}
+	s.lost[actor] = now.Add(TTL)
+}
+
+// lossy tells whether labels of an actor may be missing that there was no room for.
+// s.mu is held.
+func (s *Sessions) lossy(actor string) bool {
+	now := s.now()
+	return now.Before(s.lostTil) || now.Before(s.lost[actor])
 }
 
 // confirm notes what the store said. s.mu is held.
@@ -295,6 +346,7 @@ func (s *Sessions) confirm(k key, stored, wrote []string, whole bool) {
 		}
 		e.forged = false
 	}
+	s.tally(k, e)
 }
 
 // note says how the store is, once for each change. s.mu is held.
@@ -303,6 +355,7 @@ func (s *Sessions) note(k key, err error) {
 	case err == nil:
 		if s.outage {
 			s.log.Info("labels of sessions can be kept again")
+			s.settled = s.now().Add(settle)
 		}
 		s.outage, s.down = false, time.Time{}
 	case errors.Is(err, approvals.Forged):
@@ -338,7 +391,7 @@ func (s *Sessions) answer(k key, stored []string, err error) []string {
 			set[l] = true
 		}
 	}
-	if err != nil || (e == nil || e.part) && s.now().Before(s.lostTil) {
+	if err != nil || s.now().Before(s.settled) || (e == nil || e.part) && s.lossy(k.actor) {
 		set[Unknown] = true
 	}
 	return slices.Sorted(maps.Keys(set))

@@ -152,6 +152,7 @@ func TestAStoreThatIsDown(t *testing.T) {
 	if err := s.Flush(t.Context()); err != nil || s.Pending() != 0 {
 		t.Errorf("Flush: %v, %d pending", err, s.Pending())
 	}
+	c.forward(settle)
 	wantLabels(t, s, "s", "session:model", "session:retrieved")
 	wantLabels(t, s, "new")
 	fresh, _, _ := sessionsOn(m)
@@ -172,6 +173,8 @@ func TestTheNextQuestionWrites(t *testing.T) {
 	s.Add(t.Context(), ana, "s", []string{"session:retrieved"})
 	m.set(func(m *memory) { m.down = false })
 	c.forward(pause)
+	wantLabels(t, s, "s", "session:retrieved", Unknown)
+	c.forward(settle)
 	wantLabels(t, s, "s", "session:retrieved")
 	fresh, _, _ := sessionsOn(m)
 	wantLabels(t, fresh, "s", "session:retrieved")
@@ -185,6 +188,8 @@ func TestALostReply(t *testing.T) {
 	wantLabels(t, s, "s", "session:retrieved", Unknown)
 	m.set(func(m *memory) { m.lose = false })
 	c.forward(pause)
+	wantLabels(t, s, "s", "session:retrieved", Unknown)
+	c.forward(settle)
 	wantLabels(t, s, "s", "session:retrieved")
 	if s.Pending() != 0 {
 		t.Error("still pending")
@@ -305,6 +310,7 @@ func TestNoRoom(t *testing.T) {
 	if err := s.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	c.forward(settle)
 	wantLabels(t, s, "n0", "session:model")
 	wantLabels(t, s, "n19", Unknown) // it was lost, and nobody can tell it from others
 	s.Add(t.Context(), ana, "n19", []string{"session:retrieved"})
@@ -339,7 +345,7 @@ func TestLabelsNeverShrink(t *testing.T) {
 						// The other process may hold what is not written yet, or have had
 						// no room for it.
 						other := procs[1-i]
-						if !slices.Contains(got, l) && other.Pending() == 0 && !other.now().Before(other.lostTil) {
+						if !slices.Contains(got, l) && other.Pending() == 0 && !other.lossy(ana) {
 							t.Fatalf("process %d says %v of %q, which was given %s", i, got, s, l)
 						}
 					}
@@ -369,7 +375,7 @@ func TestLabelsNeverShrink(t *testing.T) {
 			"flush": func(t *rapid.T) { _ = procs[who.Draw(t, "process")].Flush(context.Background()) },
 			"restart": func(t *rapid.T) {
 				i := who.Draw(t, "process")
-				if procs[i].Pending() > 0 || procs[i].now().Before(procs[i].lostTil) {
+				if procs[i].Pending() > 0 || procs[i].lossy(ana) {
 					t.Skip("it dies with what it could not write")
 				}
 				start(i)
