@@ -159,6 +159,21 @@ func TestCheckRefuses(t *testing.T) {
 	}
 }
 
+// Whoever reads a ledger finds every event on the page.
+func TestReadmeHasEveryEvent(t *testing.T) {
+	page, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "| event | when |\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	for _, e := range append([]Event{Opened}, events...) {
+		if !strings.Contains(table, "`"+string(e)+"`") {
+			t.Errorf("README.md has no line for %s", e)
+		}
+	}
+}
+
 func TestCleanMakesAnythingFit(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain":      "plain",

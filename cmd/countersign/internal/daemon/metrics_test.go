@@ -52,6 +52,26 @@ func ask(t *testing.T, method, url, body string) (int, string) {
 	return resp.StatusCode, string(b)
 }
 
+// Whoever watches a gate finds every metric on the page.
+func TestReadmeHasEveryMetric(t *testing.T) {
+	page, err := os.ReadFile("../../../../webhook/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := newMetrics("1")
+	m.follow(newGenerations(slog.New(slog.DiscardHandler)))
+	m.observe("slack", "taken")
+	told, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range told {
+		if !strings.Contains(string(page), "| `"+one.GetName()+"` |") {
+			t.Errorf("webhook/README.md has no line for %s", one.GetName())
+		}
+	}
+}
+
 // Whatever strangers send to the webhook listener leaves a number behind and
 // nothing else: not a word of it on the ledger, in the log or in a label.
 func TestUnverifiedRequestsAreOnlyCounted(t *testing.T) {
