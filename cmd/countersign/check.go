@@ -20,16 +20,12 @@ func (checkCmd) Run(term terminal, c *common) error {
 	if err != nil {
 		return err
 	}
-	for _, w := range policy.Warnings() {
-		fmt.Fprintf(term.err, "countersign: note: %s: %s\n", cfg.PolicyPath(), w)
-	}
+	notes(term, cfg.PolicyPath()+": ", policy.Warnings())
 	held, err := daemon.PinNotes(cfg, policy)
 	if err != nil {
 		return err
 	}
-	for _, n := range held {
-		fmt.Fprintf(term.err, "countersign: note: %s\n", n)
-	}
+	notes(term, "", held)
 	_, err = fmt.Fprintf(term.out, "%s and %s are well formed. Policy digest %s.\n", c.Config, cfg.PolicyPath(), policy.Digest().Hex()[:12])
 	return err
 }

@@ -11,12 +11,18 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Exit codes of every command. `ledger verify` also uses 2 and 3.
+// Exit codes of all commands. Where a command has more than done, not and usage,
+// its help says what they mean.
 const (
 	exitOK     = 0
-	exitFailed = 1
-	exitUsage  = 4
+	exitFailed = 1 // not done; or the answer is no: it differs, was tampered with
+	exitBroken = 2 // for commands whose 1 is an answer: it could not be told, or does not work
+	exitUsage  = 4 // 3 is the ledger's torn last line: see ledger.ExitCode
 )
+
+const description = `A self-hosted approval gate for MCP tool calls.
+
+Exit code: 0 done, 1 not, 4 usage. Where there are others, the command's help says what they mean.`
 
 // exitError ends a command with a code of its own; its text, if any, was
 // printed already.
@@ -53,7 +59,7 @@ func run(ctx context.Context, args []string, term terminal) int {
 	var c cli
 	parser, err := kong.New(&c,
 		kong.Name("countersign"),
-		kong.Description("A self-hosted approval gate for MCP tool calls."),
+		kong.Description(description),
 		kong.Writers(term.out, term.err),
 		kong.Exit(func(code int) { panic(exitError(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
@@ -112,6 +118,19 @@ func exitCode(err error, term terminal) int {
 	}
 	fmt.Fprintln(term.err, "countersign:", err)
 	return exitFailed
+}
+
+// usage says what is wrong with what a command was given.
+func usage(term terminal, err error) error {
+	fmt.Fprintln(term.err, "countersign:", err)
+	return exitError(exitUsage)
+}
+
+// notes prints what holds and is probably not meant.
+func notes(term terminal, about string, list []string) {
+	for _, n := range list {
+		fmt.Fprintf(term.err, "countersign: note: %s%s\n", about, n)
+	}
 }
 
 // logger writes to stderr: stdout belongs to the protocol or to the answer.

@@ -10,9 +10,6 @@ import (
 	"github.com/countersign-mcp/countersign/cmd/countersign/internal/daemon"
 )
 
-// exitDoctorFailed is doctor's code for what does not work.
-const exitDoctorFailed = 2
-
 type doctorCmd struct {
 	JSON    bool `help:"Print JSON."`
 	Strict  bool `help:"End with 1 where something is warned of."`
@@ -34,7 +31,7 @@ func (c doctorCmd) Run(ctx context.Context, term terminal, common *common) error
 	}
 	switch level := d.Level(); {
 	case level == daemon.Fail:
-		return exitError(exitDoctorFailed)
+		return exitError(exitBroken)
 	case level == daemon.Warn && c.Strict:
 		return exitError(exitFailed)
 	}

@@ -26,13 +26,11 @@ func (ledgerVerifyCmd) Help() string {
 func (c ledgerVerifyCmd) Run(term terminal) error {
 	files, err := ledgerFiles(c.Files)
 	if err != nil {
-		fmt.Fprintln(term.err, "countersign:", err)
-		return exitError(exitUsage)
+		return usage(term, err)
 	}
 	reports, err := ledger.VerifyFiles(files...)
 	if err != nil {
-		fmt.Fprintln(term.err, "countersign:", err)
-		return exitError(exitUsage)
+		return usage(term, err)
 	}
 	for _, r := range reports {
 		if err := c.print(term, r); err != nil {

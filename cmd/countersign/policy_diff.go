@@ -34,7 +34,7 @@ func (c policyDiffCmd) Run(term terminal) error {
 	d, err := c.compare(term)
 	if err != nil {
 		fmt.Fprintln(term.err, "countersign:", err)
-		return exitError(exitNoDiff)
+		return exitError(exitBroken)
 	}
 	show := printDifference
 	if c.JSON {

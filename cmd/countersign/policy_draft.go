@@ -3,13 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/countersign-mcp/countersign/cmd/countersign/internal/config"
-	"github.com/countersign-mcp/countersign/cmd/countersign/internal/daemon"
 	"github.com/countersign-mcp/countersign/cmd/countersign/internal/draft"
 )
 
@@ -33,13 +31,7 @@ func (c policyDraftCmd) Run(ctx context.Context, term terminal, common *common) 
 	if _, known := cfg.Upstreams[c.Upstream]; !known {
 		return fmt.Errorf("%s has no upstream called %q; it has: %s", common.Config, c.Upstream, or(strings.Join(slices.Sorted(maps.Keys(cfg.Upstreams)), ", "), "none"))
 	}
-	log := slog.New(slog.DiscardHandler)
-	if common.LogLevel == "debug" {
-		log = common.logger(term)
-	}
-	start := daemon.StartOf(cfg, c.Upstream, version())
-	start.ShowStderr = true // nothing is called, so no argument is in it
-	found, err := readUpstream(ctx, start, log)
+	found, err := readUpstream(ctx, term, common, cfg, c.Upstream)
 	if err != nil {
 		return err
 	}

@@ -5,14 +5,76 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/countersign-mcp/countersign/approvals/action"
+	"github.com/countersign-mcp/countersign/cmd/countersign/internal/config"
 	"github.com/countersign-mcp/countersign/server/policy"
 	"github.com/countersign-mcp/countersign/server/redact"
 )
+
+type policyExplainCmd struct {
+	Policy string `help:"Policy file, instead of the configuration's." placeholder:"FILE" type:"path"`
+	JSON   bool   `help:"Print JSON."`
+	Call   string `arg:"" name:"CALL" help:"The call: a JSON file, or - for standard input."`
+}
+
+// Help shows a call.
+func (policyExplainCmd) Help() string {
+	return `A call is {"tool": "UPSTREAM/TOOL", "args": {…}}, and if it matters "actor", "roles", "labels", "session", "workflow" and "evidence", as in a policy's cases.`
+}
+
+// Run explains one judgement. The exit code is not the verdict's.
+func (c policyExplainCmd) Run(term terminal, common *common) error {
+	facts, err := readCall(term, c.Call)
+	if err != nil {
+		return err
+	}
+	set, err := c.set(common, &facts)
+	if err != nil {
+		return err
+	}
+	e := explain(set, facts, time.Now())
+	if c.JSON {
+		return e.json(term.out)
+	}
+	return e.text(term.out)
+}
+
+// set is the policy, bound. The roles that it gives to the call's actor are added
+// to those of the call, as the gate does.
+func (c policyExplainCmd) set(common *common, f *policy.Facts) (*policy.Set, error) {
+	a := &f.Call.Actor
+	if c.Policy != "" {
+		set, err := readPolicy(c.Policy)
+		if err != nil {
+			return nil, err
+		}
+		a.Roles = set.Roles(a.Roles, a.ID, nil)
+		return set, set.Bind(append(set.Observation().Upstreams, f.Call.Server))
+	}
+	cfg, err := config.Load(common.Config)
+	if err != nil {
+		return nil, fmt.Errorf("%w\nWithout a configuration, name a policy: --policy FILE", err)
+	}
+	set, err := readPolicy(cfg.PolicyPath())
+	if err != nil {
+		return nil, err
+	}
+	roster, err := cfg.Roster()
+	if err != nil {
+		return nil, err
+	}
+	a.Roles = set.Roles(a.Roles, a.ID, roster.Groups(roster.ByActor(a.ID)))
+	if err := set.Bind(slices.Sorted(maps.Keys(cfg.Upstreams))); err != nil {
+		return nil, fmt.Errorf("%s: %w", cfg.PolicyPath(), err)
+	}
+	return set, nil
+}
 
 // explanation is a judgement as it is printed. Of the call it has names and
 // types, and no value.

@@ -28,16 +28,13 @@ func (policyPinCmd) Help() string {
 		"Exit code: 0 written, or with --diff nothing differs; 1 nothing could be written, or with --diff something differs; 2 --diff could not compare; 4 usage."
 }
 
-// exitNoDiff is --diff's when it could not compare: 1 says that something differs.
-const exitNoDiff = 2
-
 // Run pins, or compares.
 func (c policyPinCmd) Run(ctx context.Context, term terminal, common *common) error {
 	same, err := c.run(ctx, term, common)
 	switch {
 	case err != nil && c.Diff:
 		fmt.Fprintln(term.err, "countersign:", err)
-		return exitError(exitNoDiff)
+		return exitError(exitBroken)
 	case err != nil:
 		return err
 	case c.Diff && !same:

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/countersign-mcp/countersign/cmd/countersign/internal/archive"
 	"github.com/countersign-mcp/countersign/cmd/countersign/internal/config"
 	"github.com/countersign-mcp/countersign/cmd/countersign/internal/daemon"
 	"github.com/countersign-mcp/countersign/server/pins"
@@ -32,18 +33,12 @@ type pinned struct {
 // readUpstreams starts the upstreams side by side and asks them what they are. One
 // that can't be asked is an error: half a file would look like a whole one.
 func readUpstreams(ctx context.Context, term terminal, c *common, cfg *config.Config, names []string) ([]pinned, error) {
-	log := slog.New(slog.DiscardHandler)
-	if c.LogLevel == "debug" {
-		log = c.logger(term)
-	}
 	found := make([]pinned, len(names))
 	faults := make([]error, len(names))
 	var all sync.WaitGroup
 	for i, name := range names {
 		all.Go(func() {
-			start := daemon.StartOf(cfg, name, version())
-			start.ShowStderr = true // nothing is called, so no argument is in it
-			found[i], faults[i] = readUpstream(ctx, start, log)
+			found[i], faults[i] = readUpstream(ctx, term, c, cfg, name)
 		})
 	}
 	all.Wait()
@@ -53,10 +48,17 @@ func readUpstreams(ctx context.Context, term terminal, c *common, cfg *config.Co
 	return found, nil
 }
 
-func readUpstream(ctx context.Context, start upstream.Config, log *slog.Logger) (pinned, error) {
+// readUpstream starts one upstream and asks it what it is.
+func readUpstream(ctx context.Context, term terminal, c *common, cfg *config.Config, name string) (pinned, error) {
 	ctx, cancel := context.WithTimeout(ctx, pinTimeout)
 	defer cancel()
+	log := slog.New(slog.DiscardHandler)
+	if c.LogLevel == "debug" {
+		log = c.logger(term)
+	}
+	start := daemon.StartOf(cfg, name, version())
 	start.StartTimeout = pinTimeout
+	start.ShowStderr = true // nothing is called, so no argument is in it
 	up, err := upstream.New(start, log)
 	if err != nil {
 		return pinned{}, err
@@ -124,28 +126,9 @@ func replaceFile(path string, b []byte) error {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	}
-	if st, err := os.Stat(path); err == nil {
-		mode = st.Mode().Perm()
-	}
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // after the rename there is nothing to remove
-	_, err = f.Write(b)
+	like, err := os.Stat(path)
 	if err == nil {
-		err = errors.Join(f.Chmod(mode), f.Sync())
+		mode = like.Mode().Perm()
 	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return archive.Write(path, b, mode, like)
 }

@@ -61,11 +61,6 @@ func (c policyReportCmd) Run(term terminal) error {
 	return nil
 }
 
-func usage(term terminal, err error) error {
-	fmt.Fprintln(term.err, "countersign:", err)
-	return exitError(exitUsage)
-}
-
 func (c policyReportCmd) tally() (*tally.Tally, *time.Location, error) {
 	zone, err := time.LoadLocation(c.Zone)
 	if err != nil {
