@@ -83,6 +83,11 @@ func (k *call) answer(ctx context.Context) Answer {
 	if no := k.judge(ctx); no != nil {
 		return k.refuse(ctx, *no)
 	}
+	if k.observed {
+		if a, joined := k.joinAsked(ctx); joined {
+			return a
+		}
+	}
 	switch {
 	case k.verdict.Effect == policy.Allow, k.observed:
 		if no := k.limited(); no != nil {
