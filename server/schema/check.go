@@ -2,7 +2,6 @@ package schema
 
 import (
 	"bytes"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -109,9 +108,13 @@ func (e *evaluation) spend(steps int) bool {
 	return !e.over
 }
 
+// heard tells whether a broken rule would be recorded. Where it is not, nothing is
+// put to words: there may be a million of them.
+func (e *evaluation) heard() bool { return e.quiet == 0 && e.fault == nil }
+
 // no records the first broken rule that counts.
 func (e *evaluation) no(rule, want string, at ...string) truth {
-	if e.quiet == 0 && e.fault == nil {
+	if e.heard() {
 		e.fault = &Refusal{Pointer: pointer(append(slices.Clone(e.path), at...)), Rule: rule, Want: want}
 	}
 	return no
@@ -215,6 +218,9 @@ func (e *evaluation) types(n *node, v *value) truth {
 		if n.null && v.kind == null { // a word of OpenAPI's, which some validators go by
 			return e.gap("nullable")
 		}
+		if !e.heard() {
+			return no
+		}
 		return e.no("type", n.typeNames())
 	}
 	return yes
@@ -234,7 +240,7 @@ func (e *evaluation) values(n *node, v *value) truth {
 	if n.enums == nil {
 		return yes
 	}
-	if !e.spend(v.size() / perStep) {
+	if !e.spend(4 + v.size()/perStep) {
 		return maybe
 	}
 	form := v.canon(nil)
@@ -259,22 +265,32 @@ func (e *evaluation) numbers(n *node, v *value) truth {
 	d := newDecimal(v.text)
 	switch {
 	case n.min != nil && d.compare(*n.min) < 0:
-		return e.no("minimum", n.min.brief())
+		return e.beyond("minimum", n.min)
 	case n.max != nil && d.compare(*n.max) > 0:
-		return e.no("maximum", n.max.brief())
+		return e.beyond("maximum", n.max)
 	case n.over != nil && d.compare(*n.over) <= 0:
-		return e.no("exclusiveMinimum", n.over.brief())
+		return e.beyond("exclusiveMinimum", n.over)
 	case n.under != nil && d.compare(*n.under) >= 0:
-		return e.no("exclusiveMaximum", n.under.brief())
+		return e.beyond("exclusiveMaximum", n.under)
 	case n.step != nil:
+		if !e.spend(d.dividing(*n.step)) {
+			return maybe
+		}
 		is, known := d.multiple(*n.step)
 		if !known {
 			e.over = true
 		} else if !is {
-			return e.no("multipleOf", n.step.brief())
+			return e.beyond("multipleOf", n.step)
 		}
 	}
 	return yes
+}
+
+func (e *evaluation) beyond(rule string, bound *decimal) truth {
+	if !e.heard() {
+		return no
+	}
+	return e.no(rule, bound.brief())
 }
 
 // brief is a number in few words; empty where it takes many.
@@ -368,9 +384,9 @@ func (e *evaluation) matches(p *pattern, s string) truth {
 func (e *evaluation) count(have int, least, most *int, less, more string) truth {
 	switch {
 	case least != nil && have < *least:
-		return e.no(less, fmt.Sprint(*least))
+		return e.no(less, strconv.Itoa(*least))
 	case most != nil && have > *most:
-		return e.no(more, fmt.Sprint(*most))
+		return e.no(more, strconv.Itoa(*most))
 	}
 	return yes
 }

@@ -94,7 +94,7 @@ var drafts = map[string]draft{
 type compiler struct {
 	doc      value
 	draft    draft
-	nodes    map[string]*node // by pointer
+	nodes    map[*value]*node // by place in the document
 	refs     []reference
 	patterns int
 	expr     int // bytes of the patterns so far
@@ -119,7 +119,7 @@ func Compile(raw []byte) *Schema {
 	if err != nil || doc.kind != object && doc.kind != boolean {
 		return unreadable
 	}
-	c := &compiler{doc: doc, draft: draft2020, nodes: map[string]*node{}}
+	c := &compiler{doc: doc, draft: draft2020, nodes: map[*value]*node{}}
 	if named := doc.member("$schema"); named != nil {
 		_, place, _ := strings.Cut(named.text, "://")
 		known := false
@@ -127,7 +127,7 @@ func Compile(raw []byte) *Schema {
 			return &Schema{root: &node{gaps: []gap{{"$schema", anything}}}}
 		}
 	}
-	root := c.node("", &c.doc, false)
+	root := c.node(&c.doc, false)
 	for len(c.refs) > 0 {
 		r := c.refs[0]
 		c.refs = c.refs[1:]
@@ -140,12 +140,12 @@ func Compile(raw []byte) *Schema {
 
 // node compiles the schema at a place, once. apart tells that it lies within a
 // schema with an identity of its own, where references mean other places.
-func (c *compiler) node(at string, v *value, apart bool) *node {
-	if n := c.nodes[at]; n != nil {
+func (c *compiler) node(v *value, apart bool) *node {
+	if n := c.nodes[v]; n != nil {
 		return n
 	}
 	n := &node{}
-	c.nodes[at] = n
+	c.nodes[v] = n
 	switch v.kind {
 	case boolean:
 		n.never = !v.truth()
@@ -155,8 +155,8 @@ func (c *compiler) node(at string, v *value, apart bool) *node {
 		n.gaps = []gap{{"schema", anything}}
 		return n
 	}
-	apart = apart || at != "" && v.member("$id") != nil
-	p := &place{c: c, n: n, v: v, at: at, apart: apart}
+	apart = apart || v != &c.doc && v.member("$id") != nil
+	p := &place{c: c, n: n, v: v, apart: apart}
 	if ref := v.member("$ref"); ref != nil && c.draft <= draft7 { // then nothing else there has a meaning
 		p.ref(ref)
 		return n
@@ -177,23 +177,20 @@ type place struct {
 	c     *compiler
 	n     *node
 	v     *value
-	at    string
 	apart bool
 }
 
 // sub compiles a schema within this one.
-func (p *place) sub(keyword string, v *value) *node {
-	return p.c.node(p.at+"/"+keyword, v, p.apart)
-}
+func (p *place) sub(v *value) *node { return p.c.node(v, p.apart) }
 
 // subs compiles a list of schemas.
-func (p *place) subs(keyword string, v *value) ([]*node, bool) {
+func (p *place) subs(v *value) ([]*node, bool) {
 	if v.kind != array {
 		return nil, false
 	}
 	out := make([]*node, len(v.kids))
 	for i := range v.kids {
-		out[i] = p.sub(keyword+"/"+strconv.Itoa(i), &v.kids[i])
+		out[i] = p.sub(&v.kids[i])
 	}
 	return out, true
 }
@@ -213,7 +210,7 @@ func (p *place) ref(v *value) bool {
 // target is the schema that a pointer leads to; nil when there is none, or when the
 // way leads into a schema with an identity of its own.
 func (c *compiler) target(pointer string) *node {
-	v, place := &c.doc, ""
+	v := &c.doc
 	for _, step := range strings.Split(pointer, "/")[1:] {
 		step = strings.ReplaceAll(strings.ReplaceAll(step, "~1", "/"), "~0", "~")
 		switch v.kind {
@@ -231,9 +228,8 @@ func (c *compiler) target(pointer string) *node {
 		if v == nil || v.member("$id") != nil {
 			return nil
 		}
-		place += "/" + escape(step) // the one spelling, so that each place is read once
 	}
-	return c.node(place, v, false)
+	return c.node(v, false)
 }
 
 func escape(name string) string {

@@ -103,6 +103,17 @@ func (d decimal) count() (int, bool) {
 // longest is how many digits multiples are taken of.
 const longest = 2000
 
+// dividing is what multiple costs, in steps: it multiplies numbers as long as step as
+// often as the power of ten between the two has binary digits.
+func (d decimal) dividing(step decimal) int {
+	words := func(n decimal) int { return len(n.digits)/19 + 1 }
+	bits := 64
+	if span := d.point - step.point; span > -1<<16 && span < 1<<16 {
+		bits = 18
+	}
+	return 4 + words(step)*(words(d)+bits*words(step))/8
+}
+
 // multiple tells whether d is a whole multiple of step, which is not zero; known is
 // false for numbers of too many digits.
 func (d decimal) multiple(step decimal) (is, known bool) {

@@ -46,10 +46,10 @@ func init() { // they compile schemas themselves
 			return p.n.pattern != nil
 		}},
 
-		"prefixItems":      {since: draft2020, of: array, read: list("prefixItems", func(n *node) *[]*node { return &n.prefix })},
+		"prefixItems":      {since: draft2020, of: array, read: list(func(n *node) *[]*node { return &n.prefix })},
 		"items":            {of: array, read: readItems},
 		"additionalItems":  {until: draft2019, of: array, read: readAdditionalItems},
-		"contains":         {of: array, read: one("contains", func(n *node) **node { return &n.contains })},
+		"contains":         {of: array, read: one(func(n *node) **node { return &n.contains })},
 		"minContains":      since(draft2019, count(array, func(n *node) **int { return &n.minContains })),
 		"maxContains":      since(draft2019, count(array, func(n *node) **int { return &n.maxContains })),
 		"minItems":         count(array, func(n *node) **int { return &n.minItems }),
@@ -59,23 +59,23 @@ func init() { // they compile schemas themselves
 
 		"properties":            {of: object, read: readProperties},
 		"patternProperties":     {of: object, read: readPatterns},
-		"additionalProperties":  {of: object, read: one("additionalProperties", func(n *node) **node { return &n.more })},
-		"propertyNames":         {of: object, read: one("propertyNames", func(n *node) **node { return &n.names })},
+		"additionalProperties":  {of: object, read: one(func(n *node) **node { return &n.more })},
+		"propertyNames":         {of: object, read: one(func(n *node) **node { return &n.names })},
 		"minProperties":         count(object, func(n *node) **int { return &n.minProps }),
 		"maxProperties":         count(object, func(n *node) **int { return &n.maxProps }),
 		"required":              {of: object, read: func(p *place, v *value) (ok bool) { p.n.required, ok = texts(v); return ok }},
-		"dependencies":          {until: draft7, of: object, read: readDependencies("dependencies", true, true)},
-		"dependentRequired":     {since: draft2019, of: object, read: readDependencies("dependentRequired", true, false)},
-		"dependentSchemas":      {since: draft2019, of: object, read: readDependencies("dependentSchemas", false, true)},
+		"dependencies":          {until: draft7, of: object, read: readDependencies(true, true)},
+		"dependentRequired":     {since: draft2019, of: object, read: readDependencies(true, false)},
+		"dependentSchemas":      {since: draft2019, of: object, read: readDependencies(false, true)},
 		"unevaluatedProperties": {since: draft2019, of: object, read: readUnevaluatedProperties},
 
-		"allOf": {of: anything, read: list("allOf", func(n *node) *[]*node { return &n.all })},
-		"anyOf": {of: anything, read: list("anyOf", func(n *node) *[]*node { return &n.any })},
-		"oneOf": {of: anything, read: list("oneOf", func(n *node) *[]*node { return &n.one })},
-		"not":   {of: anything, read: one("not", func(n *node) **node { return &n.not })},
-		"if":    {since: draft7, of: anything, read: one("if", func(n *node) **node { return &n.cond })},
-		"then":  {since: draft7, of: anything, read: one("then", func(n *node) **node { return &n.then })},
-		"else":  {since: draft7, of: anything, read: one("else", func(n *node) **node { return &n.otherwise })},
+		"allOf": {of: anything, read: list(func(n *node) *[]*node { return &n.all })},
+		"anyOf": {of: anything, read: list(func(n *node) *[]*node { return &n.any })},
+		"oneOf": {of: anything, read: list(func(n *node) *[]*node { return &n.one })},
+		"not":   {of: anything, read: one(func(n *node) **node { return &n.not })},
+		"if":    {since: draft7, of: anything, read: one(func(n *node) **node { return &n.cond })},
+		"then":  {since: draft7, of: anything, read: one(func(n *node) **node { return &n.then })},
+		"else":  {since: draft7, of: anything, read: one(func(n *node) **node { return &n.otherwise })},
 
 		"$dynamicRef":   {since: draft2020, of: anything, read: never},
 		"$recursiveRef": {since: draft2019, until: draft2019, of: anything, read: never},
@@ -90,17 +90,17 @@ func since(d draft, k keyword) keyword {
 }
 
 // one reads a keyword whose value is a schema.
-func one(name string, of func(*node) **node) func(*place, *value) bool {
+func one(of func(*node) **node) func(*place, *value) bool {
 	return func(p *place, v *value) bool {
-		*of(p.n) = p.sub(name, v)
+		*of(p.n) = p.sub(v)
 		return true
 	}
 }
 
 // list reads a keyword whose value is a list of schemas.
-func list(name string, of func(*node) *[]*node) func(*place, *value) bool {
+func list(of func(*node) *[]*node) func(*place, *value) bool {
 	return func(p *place, v *value) (ok bool) {
-		*of(p.n), ok = p.subs(name, v)
+		*of(p.n), ok = p.subs(v)
 		return ok && len(v.kids) > 0
 	}
 }
@@ -181,13 +181,13 @@ func readEnum(p *place, v *value) bool {
 
 func readItems(p *place, v *value) (ok bool) {
 	if v.kind != array {
-		p.n.items = p.sub("items", v)
+		p.n.items = p.sub(v)
 		return true
 	}
 	if p.c.draft >= draft2020 {
 		return false
 	}
-	p.n.prefix, ok = p.subs("items", v)
+	p.n.prefix, ok = p.subs(v)
 	return ok
 }
 
@@ -195,7 +195,7 @@ func readItems(p *place, v *value) (ok bool) {
 // beside it, it says nothing.
 func readAdditionalItems(p *place, v *value) bool {
 	if items := p.v.member("items"); items != nil && items.kind == array {
-		p.n.items = p.sub("additionalItems", v)
+		p.n.items = p.sub(v)
 	}
 	return true
 }
@@ -216,7 +216,7 @@ func readUnevaluatedItems(p *place, v *value) bool {
 		return false
 	}
 	if p.v.member("additionalItems") == nil && (p.v.member("items") == nil || p.c.draft < draft2020 && p.v.member("items").kind == array) {
-		p.n.items = p.sub("unevaluatedItems", v)
+		p.n.items = p.sub(v)
 	}
 	return true
 }
@@ -226,7 +226,7 @@ func readUnevaluatedProperties(p *place, v *value) bool {
 		return false
 	}
 	if p.v.member("additionalProperties") == nil {
-		p.n.more = p.sub("unevaluatedProperties", v)
+		p.n.more = p.sub(v)
 	}
 	return true
 }
@@ -237,7 +237,7 @@ func readProperties(p *place, v *value) bool {
 	}
 	p.n.props = make(map[string]*node, len(v.names))
 	for i, name := range v.names {
-		p.n.props[name] = p.sub("properties/"+escape(name), &v.kids[i])
+		p.n.props[name] = p.sub(&v.kids[i])
 	}
 	return true
 }
@@ -253,12 +253,12 @@ func readPatterns(p *place, v *value) bool {
 			p.n.lost = true
 			continue
 		}
-		p.n.patterns = append(p.n.patterns, patterned{re, p.sub("patternProperties/"+escape(expr), &v.kids[i])})
+		p.n.patterns = append(p.n.patterns, patterned{re, p.sub(&v.kids[i])})
 	}
 	return !p.n.lost
 }
 
-func readDependencies(keyword string, names, schemas bool) func(*place, *value) bool {
+func readDependencies(names, schemas bool) func(*place, *value) bool {
 	return func(p *place, v *value) bool {
 		if v.kind != object {
 			return false
@@ -272,7 +272,7 @@ func readDependencies(keyword string, names, schemas bool) func(*place, *value) 
 				good = good && ok
 				p.n.needs = append(p.n.needs, dependency{name: name, required: required})
 			case schemas:
-				p.n.needs = append(p.n.needs, dependency{name: name, node: p.sub(keyword+"/"+escape(name), kid)})
+				p.n.needs = append(p.n.needs, dependency{name: name, node: p.sub(kid)})
 			default:
 				good = false
 			}

@@ -2,6 +2,8 @@ package schema
 
 import (
 	"encoding/json"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -83,5 +85,47 @@ func TestPatternsTogetherAreBounded(t *testing.T) {
 	v := Compile([]byte(`{"allOf": [` + strings.Join(all, ",") + `]}`)).Check([]byte(`"kkkkkkkkkkkkkkkkkkkk"`))
 	if v.Refused != nil || len(v.Gaps) != 1 {
 		t.Errorf("%+v", v)
+	}
+}
+
+// Long names are not written again for each schema below them.
+func TestLongNamesAreReadOnce(t *testing.T) {
+	var inner []string
+	for i := range 9000 {
+		inner = append(inner, `"`+strconv.Itoa(i)+`":{}`)
+	}
+	doc := []byte(`{"properties": {"` + strings.Repeat("n", 300<<10) + `": {"properties": {` + strings.Join(inner, ",") + `}}}}`)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	s := Compile(doc)
+	runtime.ReadMemStats(&after)
+	if got := after.TotalAlloc - before.TotalAlloc; got > 64<<20 {
+		t.Errorf("reading %d bytes took %d MB", len(doc), got>>20)
+	}
+	if v := s.Check([]byte(`{}`)); v.Refused != nil || v.Gaps != nil {
+		t.Errorf("%+v", v)
+	}
+}
+
+// Long numbers are charged for what they take: these few bytes were a minute's work.
+func TestDividingIsCharged(t *testing.T) {
+	s := Compile([]byte(`{"items": {"anyOf": [{"multipleOf": ` + strings.Repeat("7", 1900) + `}, true]}}`))
+	v := s.Check([]byte("[" + strings.Repeat("1e999999999999,", 5000) + "1]"))
+	if v.Refused == nil || v.Refused.Rule != TooComplex {
+		t.Errorf("%+v", v)
+	}
+	if v := s.Check([]byte("[7e3]")); v.Refused != nil {
+		t.Errorf("one of them: %+v", v)
+	}
+}
+
+// What may fail without the whole failing is not put to words.
+func TestAlternativesAreSilent(t *testing.T) {
+	for _, one := range []string{`{"type": ["string", "boolean"]}`, `{"minimum": 5.5}`, `{"exclusiveMaximum": 0.5}`} {
+		s := Compile([]byte(`{"items": {"anyOf": [` + strings.Repeat(one+",", 100) + `true]}}`))
+		args := []byte("[" + strings.Repeat("1,", 100) + "1]")
+		if made := testing.AllocsPerRun(1, func() { s.Check(args) }); made > 2000 {
+			t.Errorf("%s: %.0f allocations for 10000 alternatives", one, made)
+		}
 	}
 }
