@@ -99,14 +99,11 @@ type argument struct {
 	Labels []string `json:"labels,omitempty"`
 }
 
-// pointerName writes a member's name as a part of a JSON pointer.
-var pointerName = strings.NewReplacer("~", "~0", "/", "~1")
-
 func (e explanation) arguments() []argument {
 	out := []argument{}
 	for name, v := range action.Fields(e.facts.Call.Args) {
 		a := argument{Name: redact.Visible(name), Type: action.TypeOf(v)}
-		for _, l := range e.facts.Labels["/"+pointerName.Replace(name)] {
+		for _, l := range e.facts.Labels["/"+action.EscapePointer(name)] {
 			a.Labels = append(a.Labels, redact.Visible(l))
 		}
 		out = append(out, a)

@@ -103,7 +103,7 @@ func byName(tools []Tool) map[string]Tool {
 func whole(raw json.RawMessage, gone bool) []Part {
 	var out []Part
 	for _, m := range ordered(canonical(raw), nil) {
-		p := Part{Path: "/" + escapePointer(m.name), After: m.after}
+		p := Part{Path: "/" + action.EscapePointer(m.name), After: m.after}
 		if gone {
 			p.Before, p.After = m.after, nil
 		}
@@ -121,7 +121,7 @@ func parts(out []Part, path string, a, b []byte) []Part {
 	case kind != kindOf(b):
 	case kind == "object":
 		for _, m := range ordered(a, b) {
-			out = parts(out, path+"/"+escapePointer(m.name), m.before, m.after)
+			out = parts(out, path+"/"+action.EscapePointer(m.name), m.before, m.after)
 		}
 		return out
 	case kind == "array":
@@ -233,7 +233,3 @@ func list(items []string) []byte {
 	v, _ := action.Member(m.object(), "x")
 	return v
 }
-
-var pointerName = strings.NewReplacer("~", "~0", "/", "~1")
-
-func escapePointer(name string) string { return pointerName.Replace(name) }

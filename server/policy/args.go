@@ -40,7 +40,7 @@ type check interface {
 
 // newArgRule takes the argument's name as it stands in the file.
 func newArgRule(name *yaml.Node, checks ...check) argRule {
-	return argRule{name: name.Value, pointer: "/" + escapePointer(name.Value), checks: checks, line: name.Line}
+	return argRule{name: name.Value, pointer: "/" + action.EscapePointer(name.Value), checks: checks, line: name.Line}
 }
 
 // required refuses an argument that is absent or null.

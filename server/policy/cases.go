@@ -139,7 +139,7 @@ func (l *loader) call(n *yaml.Node) Facts {
 		"labels": func(n *yaml.Node) {
 			f.Labels = map[string][]string{}
 			l.pairs(n, "labels", true, func(k, v *yaml.Node) {
-				if !validPointer(k.Value) {
+				if !action.IsPointer(k.Value) {
 					l.fail(k, "%q is not a JSON pointer such as /to/0, or \"\" for the session", k.Value)
 				}
 				f.Labels[k.Value] = l.list(v, "labels of "+k.Value)

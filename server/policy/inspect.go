@@ -8,6 +8,8 @@ import (
 	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/overloads"
 	"cel.dev/cel-go/common/types"
+
+	"github.com/countersign-mcp/countersign/approvals/action"
 )
 
 // words are the names that a condition begins with. A loop's variable may have
@@ -99,7 +101,7 @@ func inspectCall(e ast.Expr, fail func(e ast.Expr, format string, args ...any)) 
 	call := e.AsCall()
 	switch call.FunctionName() {
 	case labelsFunction:
-		if p, ok := literalText(call.Args()[0]); ok && !validPointer(p) {
+		if p, ok := literalText(call.Args()[0]); ok && !action.IsPointer(p) {
 			fail(e, "%q is not a JSON pointer such as /to/0", p)
 		}
 	case overloads.Matches:

@@ -24,7 +24,7 @@ var (
 
 // labelled is labels(pointer) as conditions see it.
 func (a *activation) labelled(pointer string) ref.Val {
-	if !validPointer(pointer) {
+	if !action.IsPointer(pointer) {
 		return types.WrapErr(errPointer)
 	}
 	if pointer == "" {
@@ -84,7 +84,7 @@ func labelledThroughout(labels map[string][]string, pointer string, raw []byte) 
 	for i, s := range parts {
 		name := strconv.Itoa(i)
 		if s.name != nil {
-			name = escapePointer(string(s.name))
+			name = action.EscapePointer(string(s.name))
 		}
 		if !labelledThroughout(labels, pointer+"/"+name, s.value) {
 			return false
@@ -97,10 +97,10 @@ func labelledThroughout(labels map[string][]string, pointer string, raw []byte) 
 // none. known is false when there may be one.
 func (o *object) follow(pointer string) (raw []byte, known bool) {
 	first, rest, deeper := strings.Cut(pointer[1:], "/")
-	raw, known = o.member(unescapePointer(first))
+	raw, known = o.member(action.UnescapePointer(first))
 	for deeper && raw != nil && known {
 		first, rest, deeper = strings.Cut(rest, "/")
-		raw, known = part(raw, unescapePointer(first))
+		raw, known = part(raw, action.UnescapePointer(first))
 	}
 	return raw, known
 }
@@ -118,24 +118,4 @@ func part(raw []byte, name string) (value []byte, known bool) {
 		}
 	}
 	return nil, true
-}
-
-var (
-	pointerEscapes   = strings.NewReplacer("~", "~0", "/", "~1")
-	pointerUnescapes = strings.NewReplacer("~1", "/", "~0", "~")
-	pointerBare      = strings.NewReplacer("~0", "", "~1", "")
-)
-
-// validPointer tells whether p is a JSON pointer (RFC 6901).
-func validPointer(p string) bool {
-	return p == "" || p[0] == '/' && (!strings.Contains(p, "~") || !strings.Contains(pointerBare.Replace(p), "~"))
-}
-
-func escapePointer(name string) string { return pointerEscapes.Replace(name) }
-
-func unescapePointer(name string) string {
-	if !strings.Contains(name, "~") {
-		return name
-	}
-	return pointerUnescapes.Replace(name)
 }

@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/countersign-mcp/countersign/approvals"
+	"github.com/countersign-mcp/countersign/approvals/action"
 )
 
 // Bounds of a policy. Loading one compares its patterns with each other.
@@ -173,7 +174,7 @@ func (l *loader) title(n *yaml.Node) string {
 func (l *loader) pointers(n *yaml.Node) []string {
 	out := l.list(n, "mask")
 	for i, p := range out {
-		if p != "" && !validPointer(p) {
+		if p != "" && !action.IsPointer(p) {
 			l.fail(n.Content[i], "%q is not a JSON pointer such as /card/number", p)
 		}
 	}

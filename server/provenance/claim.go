@@ -87,7 +87,7 @@ func parseLabels(raw json.RawMessage) (map[string][]string, error) {
 		switch {
 		case pointer == "":
 			return nil, bad(`labels "", which is the session and not a client's to label`)
-		case len(pointer) > maxPointer || pointer[0] != '/' || !escaped(pointer):
+		case len(pointer) > maxPointer || !action.IsPointer(pointer):
 			return nil, bad("labels something by what is not a JSON pointer such as /to/0")
 		case strings.Count(pointer, "/") > maxSteps:
 			return nil, bad("labels something more than %d levels deep", maxSteps)

@@ -21,7 +21,7 @@ func plant(labels map[string][]string) (root *node, pointers int) {
 	for p := range labels {
 		at := root
 		for step := range strings.SplitSeq(p[1:], "/") {
-			name := unescape(step)
+			name := action.UnescapePointer(step)
 			if at.below == nil {
 				at.below = map[string]*node{}
 			}
@@ -68,18 +68,4 @@ func (n *node) found(raw json.RawMessage) int {
 		i++
 	}
 	return count
-}
-
-var unescapes = strings.NewReplacer("~1", "/", "~0", "~")
-
-func unescape(step string) string { return unescapes.Replace(step) }
-
-// escaped tells whether every ~ of a pointer is a part of ~0 or ~1.
-func escaped(pointer string) bool {
-	for i := 0; i < len(pointer); i++ {
-		if pointer[i] == '~' && (i+1 == len(pointer) || pointer[i+1] != '0' && pointer[i+1] != '1') {
-			return false
-		}
-	}
-	return true
 }

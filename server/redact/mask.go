@@ -105,7 +105,7 @@ func (d *drawing) declares(v json.RawMessage, at *place) bool {
 		return false
 	}
 	for name, below := range action.Fields(v) {
-		if !d.declares(below, at.below(escapePointer(name))) {
+		if !d.declares(below, at.below(action.EscapePointer(name))) {
 			return false
 		}
 	}

@@ -3,6 +3,8 @@ package redact
 import (
 	"strconv"
 	"strings"
+
+	"github.com/countersign-mcp/countersign/approvals/action"
 )
 
 // place is where a value stands, as the steps from the root, which is nil. It is
@@ -67,7 +69,7 @@ func (p *place) shown() string {
 
 // below is the place of a member.
 func (d *drawing) below(at *place, name string) *place {
-	b := at.below(escapePointer(name))
+	b := at.below(action.EscapePointer(name))
 	if len(name) >= secretLeast {
 		if found, c := d.secrets(name, levels-1); c == opaque {
 			b.label = "⟦not shown⟧"
@@ -82,11 +84,11 @@ func labelled(name string, found []span) string {
 	var w ink
 	from := 0
 	for _, f := range found {
-		w.text(escapePointer(name[from:f.from]))
+		w.text(action.EscapePointer(name[from:f.from]))
 		w.WriteString(f.mark())
 		from = f.to
 	}
-	w.text(escapePointer(name[from:]))
+	w.text(action.EscapePointer(name[from:]))
 	return w.String()
 }
 
@@ -103,13 +105,8 @@ func (d *drawing) says(at *place) []*schema {
 		return d.doc.start()
 	}
 	if !at.looked {
-		at.schemas = d.doc.step(d.says(at.up), unescapePointer(at.step), at.index)
+		at.schemas = d.doc.step(d.says(at.up), action.UnescapePointer(at.step), at.index)
 		at.looked = true
 	}
 	return at.schemas
 }
-
-var (
-	escapePointer   = strings.NewReplacer("~", "~0", "/", "~1").Replace
-	unescapePointer = strings.NewReplacer("~1", "/", "~0", "~").Replace
-)

@@ -53,7 +53,7 @@ func readSchema(raw json.RawMessage) *document {
 	for _, home := range []string{"$defs", "definitions"} {
 		defs, _ := action.Member(raw, home)
 		for name, v := range action.Fields(defs) {
-			d.defs["#/"+home+"/"+escapePointer(name)] = d.read(v)
+			d.defs["#/"+home+"/"+action.EscapePointer(name)] = d.read(v)
 		}
 	}
 	return d

@@ -58,7 +58,7 @@ func (d *drawing) summary(args json.RawMessage) string {
 // compact JSON with its secrets masked. pair says that the arguments are the name
 // of a secret and its value.
 func (d *drawing) short(name string, v json.RawMessage, most int, pair bool) string {
-	at := (*place)(nil).below(escapePointer(name))
+	at := (*place)(nil).below(action.EscapePointer(name))
 	if pair && isValue(name) || d.hidesArg(name, v, at) {
 		return maskedMark
 	}

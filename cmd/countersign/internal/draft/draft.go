@@ -197,12 +197,10 @@ cases:
 			d.line("  - {name: %s asks, %s, want: review, routes: [default]}", t.Name, call)
 		}
 		if a := firstRequired(t.args); a != nil && t.tier != "deny" {
-			d.line("  - {name: %s without an argument that it needs, call: {tool: %s/%s}, want: deny, by: %s}", t.Name, upstream, t.Name, quote("args:/"+pointerName.Replace(a.name)))
+			d.line("  - {name: %s without an argument that it needs, call: {tool: %s/%s}, want: deny, by: %s}", t.Name, upstream, t.Name, quote("args:/"+action.EscapePointer(a.name)))
 		}
 	}
 }
-
-var pointerName = strings.NewReplacer("~", "~0", "/", "~1")
 
 // quote writes a text as YAML and JSON both read it.
 func quote(s string) string {
