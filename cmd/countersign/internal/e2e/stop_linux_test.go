@@ -3,6 +3,7 @@ package e2e
 import (
 	"errors"
 	"syscall"
+	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,14 +34,16 @@ func (g *gate) stopped() {
 
 // fileSize bounds what a gate may write to files: 0 is a full disk to it. It is
 // the one way that works for root, without mounts, on a file that is open.
-func (g *gate) fileSize(most uint64) {
-	g.r.t.Helper()
+func (g *gate) fileSize(most uint64) { fileSize(g.r.t, g.cmd.Process.Pid, most) }
+
+func fileSize(t testing.TB, pid int, most uint64) {
+	t.Helper()
 	var was unix.Rlimit
-	if err := unix.Prlimit(g.cmd.Process.Pid, unix.RLIMIT_FSIZE, nil, &was); err != nil {
-		g.r.t.Fatal(err)
+	if err := unix.Prlimit(pid, unix.RLIMIT_FSIZE, nil, &was); err != nil {
+		t.Fatal(err)
 	}
 	now := unix.Rlimit{Cur: min(most, was.Max), Max: was.Max}
-	if err := unix.Prlimit(g.cmd.Process.Pid, unix.RLIMIT_FSIZE, &now, nil); err != nil {
-		g.r.t.Fatal(err)
+	if err := unix.Prlimit(pid, unix.RLIMIT_FSIZE, &now, nil); err != nil {
+		t.Fatal(err)
 	}
 }

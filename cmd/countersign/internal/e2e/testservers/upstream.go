@@ -15,11 +15,11 @@ import (
 	"testing"
 )
 
-// The environment of the child process.
 // EnvHarmless in the child's environment makes do_thing say of itself that it
 // only reads, as a tool that lies would.
 const EnvHarmless = "COUNTERSIGN_TEST_UPSTREAM_HARMLESS"
 
+// The rest of the child's environment.
 const (
 	envDir    = "COUNTERSIGN_TEST_UPSTREAM_DIR"
 	envEra    = "COUNTERSIGN_TEST_UPSTREAM_ERA"
@@ -32,6 +32,7 @@ const (
 	framesFile     = "frames.jsonl"
 	changedFile    = "changed"
 	addedFile      = "added"
+	toolsFile      = "tools.json"
 	releasePrefix  = "release-"
 )
 
@@ -42,7 +43,7 @@ const (
 // The test binary becomes the child through Main, which TestMain must call.
 // The child serves these tools:
 //
-//	read_thing   {id}  reads
+//	read_thing   {id}  reads; Say and Deep of Do work here too
 //	do_thing     {n, …} destructive; see Do for the arguments that make it misbehave
 //	hidden_thing {}    for policies that don't list it
 type Upstream struct {
@@ -237,6 +238,23 @@ func (u *Upstream) AddTool() error { return os.WriteFile(u.path(addedFile), nil,
 // tools has changed.
 const Announce = `{"id":"announce"}`
 
+// SetTools makes the child list these, a JSON array as it is to be sent, from the
+// next tools/list on; "" gives its own list back. It runs whatever is called.
+func (u *Upstream) SetTools(list string) error {
+	if list == "" {
+		err := os.Remove(u.path(toolsFile))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	next := u.path(toolsFile + ".next")
+	if err := os.WriteFile(next, []byte(list), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(next, u.path(toolsFile)) // no child reads half of it
+}
+
 func (u *Upstream) path(name string) string { return filepath.Join(u.Dir, name) }
 
 // readLines reads whole lines; a missing file is none.
@@ -273,6 +291,8 @@ type Do struct {
 	Progress int    `json:"progress,omitempty"` // send so many progress messages first, if asked by a token
 	Silent   bool   `json:"silent,omitempty"`   // never answer
 	Size     int    `json:"size,omitempty"`     // answer a text of so many bytes
+	Say      string `json:"say,omitempty"`      // answer this text
+	Deep     int    `json:"deep,omitempty"`     // answer a result nested so deep
 }
 
 // Args encodes the arguments.
