@@ -180,7 +180,9 @@ func (r *rig) accounted() {
 			}
 			s.decided = i + 1
 		case "exec_start":
-			starts++
+			if m["tool"] != "countersign/definitions" { // the gate's own: it runs nothing
+				starts++
+			}
 			if s.started = i + 1; s.decided == 0 || s.outcome != "allow" && s.outcome != "review" {
 				r.t.Errorf("it was begun without a decision: %v", m)
 			}

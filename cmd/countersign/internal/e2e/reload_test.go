@@ -34,7 +34,11 @@ func (g *gate) hangup(nth int) {
 	if err := g.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		g.r.t.Fatal(err)
 	}
-	g.stderr.find(g.r.t, regexp.MustCompile(fmt.Sprintf(`(?s)(?:(?:%s).*?){%d}`, reloaded, nth)), g.dead)
+	g.stderr.find(g.r.t, reloadedTimes(nth), g.dead)
+}
+
+func reloadedTimes(n int) *regexp.Regexp {
+	return regexp.MustCompile(fmt.Sprintf(`(?s)(?:(?:%s).*?){%d}`, reloaded, n))
 }
 
 // loads lists what the ledgers say of policies: the event, and of which bytes.
