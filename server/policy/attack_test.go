@@ -245,7 +245,8 @@ func TestFilesThatReadDifferently(t *testing.T) {
 	}
 }
 
-// No file takes long to load, however it is made.
+// No file takes long to load, however it is made: what is too much is refused for
+// that, and what is not loads.
 func TestLoadingIsBounded(t *testing.T) {
 	var b strings.Builder
 	list := func(format string, n int) string {
@@ -255,23 +256,26 @@ func TestLoadingIsBounded(t *testing.T) {
 		}
 		return b.String()
 	}
-	for name, text := range map[string]string{
-		"one_of":       "version: 2\ntools: {desk/a: {tier: read, args: {x: {one_of: [" + list("%d, ", 100_000) + "x]}}}}",
-		"approvers":    "version: 2\nroutes: {default: {channels: [slack:C0A], approvers: [" + list("a%d, ", 100_000) + "x]}}",
-		"tools":        "version: 2\ntools:\n" + list("  desk/x%05d*: read\n", 900) + list("  desk/y%05d: read\n", 4000),
-		"more tools":   "version: 2\ntools:\n" + list("  desk/%05d: read\n", 50_000),
-		"more stars":   "version: 2\ntools:\n" + list("  desk/*%05d*: read\n", 5000),
-		"ties":         "version: 2\ntools:\n" + list("  desk/*%05d*: read\n", 900),
-		"rules":        "version: 2\ntools: {desk/a: read}\nrules:\n" + list("  - {id: r%d, effect: deny, reason: x}\n", 20_000),
-		"long rules":   "version: 2\ntools:\n" + list("  desk/*a*b*%05d: read\n", 1000) + "rules:\n" + list("  - {id: r%d, tools: [desk/*a*b*c*d], effect: deny, reason: x}\n", 1000),
-		"patterns":     "version: 2\ntools: {desk/a: {tier: read, args: {" + list("x%d: {pattern: '(a{1000}){500}'}, ", 10_000) + "}}}",
-		"nested":       "version: 2\nredact: " + strings.Repeat("[", 500_000),
-		"nested JSON":  `{"version": 2, "cases": ` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + "}",
-		"conditions":   "version: 2\ntools: {desk/a: read}\nrules: [{id: r, effect: deny, reason: x, when: '" + strings.Repeat("(", 4000) + "'}]",
-		"conditions 2": "version: 2\ntools: {desk/a: read}\nrules: [{id: r, effect: deny, reason: x, when: '" + strings.Repeat("!", 4000) + "true'}]",
+	for name, tc := range map[string]struct{ text, says string }{
+		"one_of":       {"version: 2\ntools: {desk/a: {tier: read, args: {x: {one_of: [" + list("%d, ", 100_000) + "x]}}}}", ""},
+		"approvers":    {"version: 2\nroutes: {default: {channels: [slack:C0A], approvers: [" + list("a%d, ", 100_000) + "x]}}", ""},
+		"tools":        {"version: 2\ntools:\n" + list("  desk/x%05d*: read\n", 900) + list("  desk/y%05d: read\n", 4000), ""},
+		"more tools":   {"version: 2\ntools:\n" + list("  desk/%05d: read\n", 50_000), "at most 5000 tools"},
+		"more stars":   {"version: 2\ntools:\n" + list("  desk/*%05d*: read\n", 5000), "at most 1000 tools with a *"},
+		"ties":         {"version: 2\ntools:\n" + list("  desk/*%05d*: read\n", 900), "can match one"},
+		"rules":        {"version: 2\ntools: {desk/a: read}\nrules:\n" + list("  - {id: r%d, effect: deny, reason: x}\n", 20_000), "at most 1000 rules"},
+		"long rules":   {"version: 2\ntools:\n" + list("  desk/*a*b*%05d: read\n", 1000) + "rules:\n" + list("  - {id: r%d, tools: [desk/*a*b*c*d], effect: deny, reason: x}\n", 1000), ""},
+		"patterns":     {"version: 2\ntools: {desk/a: {tier: read, args: {" + list("x%d: {pattern: '(a{1000}){500}'}, ", 10_000) + "}}}", "repeat count"},
+		"nested":       {"version: 2\nredact: " + strings.Repeat("[", 500_000), "max depth"},
+		"nested JSON":  {`{"version": 2, "cases": ` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + "}", "a case is a mapping"},
+		"conditions":   {"version: 2\ntools: {desk/a: read}\nrules: [{id: r, effect: deny, reason: x, when: '" + strings.Repeat("(", 4000) + "'}]", "recursion limit"},
+		"conditions 2": {"version: 2\ntools: {desk/a: read}\nrules: [{id: r, effect: deny, reason: x, when: '" + strings.Repeat("!", 4000) + "true'}]", ""},
 	} {
 		start := time.Now()
-		_, err := Parse("p", []byte(text))
-		t.Logf("%s: %v, %d bytes: %.60s", name, time.Since(start), len(text), strings.ReplaceAll(fmt.Sprint(err), "\n", " | "))
+		_, err := Parse("p", []byte(tc.text))
+		t.Logf("%s: %v, %d bytes: %.60s", name, time.Since(start), len(tc.text), strings.ReplaceAll(fmt.Sprint(err), "\n", " | "))
+		if tc.says == "" && err != nil || tc.says != "" && (err == nil || !strings.Contains(err.Error(), tc.says)) {
+			t.Errorf("%s: %.200v, want %q", name, err, tc.says)
+		}
 	}
 }

@@ -102,11 +102,24 @@ routes:
   default: {channels: [slack:` + channel + `], approvers: [group:ops], timeout: 1m}
 `
 
+const amounts = `version: 2
+tools:
+  judge/read_thing: read
+  judge/do_thing: {tier: write, title: "Do thing {n}", args: {free: {hosts: api.acme.test}}}
+rules:
+  - {id: large, tools: [judge/do_thing], effect: review, when: args.amount > 1000, reason: people look at large amounts}
+  - {id: page-chose, tools: [judge/do_thing], effect: deny, when: '"retrieved" in labels("/free")', reason: a page does not choose where to}
+routes:
+  default: {channels: [slack:` + channel + `], approvers: [group:ops], timeout: 1m}
+`
+
 var adversaries = []adversary{
 	{name: "content says to ignore the policy", policy: bounded, try: orderedAbout,
 		tools: `[{"name":"read_thing","description":` + quoted(commands) + `,"inputSchema":{"type":"object"}},` +
 			`{"name":"do_thing","description":` + quoted(commands) + `,"inputSchema":{"type":"object"}},{"name":"hidden_thing","inputSchema":{"type":"object"}}]`},
 	{name: "a permitted tool, a path that is not", policy: scoped, try: outOfScope},
+	{name: "an amount that is no amount", policy: amounts, try: oddAmounts},
+	{name: "a destination that nobody meant", policy: amounts, try: oddDestinations},
 	{name: "the definition changes after the yes", policy: plain, try: changedAfterTheYes},
 	{name: "the actor lacks the role", policy: byRole, try: lacksTheRole, edit: func(config string) string {
 		return strings.Replace(config, hash(botToken)+", actor: bot@acme.test", hash(botToken)+", actor: bot@acme.test, roles: [operator]", 1)

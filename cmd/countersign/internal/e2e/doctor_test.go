@@ -25,6 +25,9 @@ func TestDoctorBesideAServingGate(t *testing.T) {
 	}
 	told(t, out, "1 call waits for an answer", "a gate that tells people is running", "Slack knows us", "1 of 1 file verify",
 		"judge: things 1, protocol 2025-11-25, 3 tools", "judge: no entry lists these, so they are denied: hidden_thing", ", 0 to put right.")
+	// What whoever adopts a gate has to be able to say, each of it.
+	told(t, out, "privileged calls go through the gate only: ", "identities are pinned: ", "provenance is available to rules: ",
+		"a review is bound to the exact call: ", "the audit links planning, decision, execution and result: ", "policy versions are recorded and reversible: ")
 	if _, _, code := countersign(within(t, 60*time.Second), nil, "doctor", "--config", path, "--strict", "--no-start"); code != 1 {
 		t.Errorf("with --strict: exit %d", code)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -166,6 +167,36 @@ func TestSmuggledCalls(t *testing.T) {
 	r.verify()
 }
 
+// child is the upstream as a gate would start it.
+func (r *rig) child() *exec.Cmd {
+	command := r.upstream.Command()
+	cmd := exec.Command(command[0], command[1:]...)
+	for k, v := range r.env() {
+		cmd.Env = append(cmd.Env, k+"="+v)
+	}
+	return cmd
+}
+
+// unhinted are the tools of a list by name, in one form, without their hints.
+func unhinted(t *testing.T, list json.RawMessage) map[string]string {
+	t.Helper()
+	var l struct{ Tools []map[string]json.RawMessage }
+	if err := json.Unmarshal(list, &l); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, tool := range l.Tools {
+		delete(tool, "annotations")
+		name := string(tool["name"])
+		b, err := json.Marshal(tool) // the members in order, each with its own bytes
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[strings.Trim(name, `"`)] = string(b)
+	}
+	return out
+}
+
 // A tool that says of itself that it only reads is asked for like any other.
 func TestHintsAreNotBelieved(t *testing.T) {
 	t.Parallel()
@@ -173,8 +204,42 @@ func TestHintsAreNotBelieved(t *testing.T) {
 	g := r.start("a", "")
 	c := g.client(testservers.Modern)
 	list, err := c.ListTools(within(t, 20*time.Second))
-	if err != nil || !strings.Contains(string(list.Result), `"readOnlyHint":true,"destructiveHint":false`) {
-		t.Fatalf("%v: the upstream does not lie: %s", err, list.Result)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown struct {
+		Tools []struct {
+			Name        string
+			Annotations struct{ ReadOnlyHint, DestructiveHint *bool }
+		}
+	}
+	if err := json.Unmarshal(list.Result, &shown); err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, tool := range shown.Tools { // of its tiers, whatever the server says
+		a := tool.Annotations
+		if want := tool.Name == "do_thing"; tool.Name != "countersign_collect" {
+			seen++
+			if a.ReadOnlyHint == nil || a.DestructiveHint == nil || *a.ReadOnlyHint == want || *a.DestructiveHint != want {
+				t.Errorf("%s is shown as %s", tool.Name, list.Result)
+			}
+		}
+	}
+	if seen != 2 {
+		t.Errorf("listed %s", list.Result)
+	}
+	own := testservers.StartStdio(t, r.child(), testservers.Legacy) // the server itself does lie
+	if _, err := own.Initialize(within(t, 20*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	lies, err := own.ListTools(within(t, 20*time.Second))
+	if err != nil || strings.Contains(string(lies.Result), `"destructiveHint":true`) {
+		t.Fatalf("%v: the upstream does not lie: %s", err, lies.Result)
+	}
+	// All else of a tool is passed as the server said it.
+	if ours, theirs := unhinted(t, list.Result), unhinted(t, lies.Result); ours["do_thing"] == "" || ours["do_thing"] != theirs["do_thing"] || ours["read_thing"] != theirs["read_thing"] {
+		t.Errorf("shown as %v, not as %v", ours, theirs)
 	}
 	waiting(t, send(t, c, `{"n":1}`, testservers.Extra{}))
 	if r.cardOf(1); len(r.calls()) != 0 {
