@@ -80,7 +80,8 @@ func TestKeyRotation(t *testing.T) {
 // back, nothing is lost.
 func TestKeyLost(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, rigOptions{Hold: time.Second, Timeout: 10 * time.Minute})
+	r := newRig(t, rigOptions{Hold: time.Second, Timeout: 10 * time.Minute, Config: "pins: {file: pins.json}\n"})
+	r.pin("a")
 	first, second := r.key, keys.NewSecret().Reveal()
 	a := r.start("a", "")
 	c := a.client(testservers.Legacy)
@@ -130,6 +131,31 @@ func TestKeyLost(t *testing.T) {
 		if res := comeBack(t, c, id); !runs(res) || r.ran(n) != 1 {
 			t.Errorf("n=%d ran %d times with its key back: %s", n, r.ran(n), res.Body)
 		}
+	}
+	r.verify()
+}
+
+// Tools that are pinned in Redis alone are held when its key is lost: what was agreed
+// on can't be read any more, and is not guessed. A file of pins needs no key.
+func TestKeyOfPinsLost(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{Hold: time.Second})
+	a := r.start("a", "")
+	a.reads()
+	a.stop()
+	r.rotate(keys.NewSecret().Reveal())
+	a = r.start("a", "")
+	if res := a.reads(); res.Code() != -32602 || res.Reason() != "tool_not_pinned" {
+		t.Errorf("a pin that does not open: %s %s", res.Result, res.Error)
+	}
+	shows(t, a.client(testservers.Modern))
+	a.stop()
+	r.o.Config = "pins: {file: pins.json}\n"
+	r.pin("a")
+	a = r.start("a", "")
+	a.serves("with a file")
+	if n := r.upstream.Ran("read_thing"); n != 2 {
+		t.Errorf("it ran %d times", n)
 	}
 	r.verify()
 }
