@@ -37,3 +37,11 @@ type Pins struct {
 	// Refused are the changes that people said no to, by their digest.
 	Refused map[action.Digest]bool
 }
+
+// Turn is the right to ask people for one change of an upstream's tools: whoever has
+// it asks, and for a while nobody asks for another one.
+type Turn struct {
+	ID     string        // of the request
+	Change action.Digest // that is asked for
+	Left   time.Duration // until the next turn
+}

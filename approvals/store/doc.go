@@ -73,6 +73,7 @@
 //	{ns}:hd:NONCE string  a ledger head that was told
 //	{ns}:l:MAC    string  a link's approval and person, with a MAC
 //	{ns}:pn:NAME  hash    what an upstream's tools were pinned to at run time, sealed
+//	{ns}:pt:NAME  string  for which change of them people were asked last, sealed; ends when they may be asked again
 //	{ns}:gen      hash    the newest policy: number, digest, when
 //	{ns}:gn:NONCE string  a policy that was published
 //	{ns}:lb:MAC   hash    what a session carries: keyed name → sealed label

@@ -139,8 +139,16 @@ func lostOps() map[string]op {
 			return s.p.Pin(t.Context(), s.id, &s.g, pinOf("cancel_order", "one", 1))
 		}, []string{"requested", "vote", "approved", "executing"}, approvals.Executing},
 		"Pins": {noPrep, func(t *testing.T, s *scene) error { return err2(s.p.Pins(t.Context(), s.id)) }, nil, ""},
+		"TurnToAsk": {noPrep, func(t *testing.T, s *scene) error {
+			mine := approvals.Turn{ID: "op-1", Change: action.Sum("change")}
+			got, err := s.p.TurnToAsk(t.Context(), s.id, mine, time.Minute)
+			if err == nil && (got.ID != mine.ID || got.Change != mine.Change) {
+				return fmt.Errorf("the turn is %+v", got)
+			}
+			return err
+		}, nil, ""},
 		"RefusePins": {noPrep, func(t *testing.T, s *scene) error {
-			return s.p.RefusePins(t.Context(), s.id, action.Sum("change"), "op-1", "ben")
+			return s.p.RefusePins(t.Context(), s.id, []action.Digest{action.Sum("change")}, "op-1", "ben")
 		}, nil, ""},
 		"Nudges and Done": {parked, func(t *testing.T, s *scene) error {
 			ns, err := s.p.Nudges(t.Context(), "c", 10, 0)

@@ -88,14 +88,15 @@ func (s *Store) openPin(server, tool, sealed string) (approvals.Pin, error) {
 	return p, nil
 }
 
-// Pins reads what was pinned for an upstream at run time. A pin that does not
+// Pins reads what was pinned for an upstream at run time, and what was refused; with
+// tools, the pins of those alone. A pin that does not
 // open is told of and never returned as one. Pins under an older key of the ring
 // are sealed again under the current one, as far as that works at once.
-func (s *Store) Pins(ctx context.Context, server string) (approvals.Pins, error) {
+func (s *Store) Pins(ctx context.Context, server string, tools ...string) (approvals.Pins, error) {
 	if err := s.ready(ctx); err != nil {
 		return approvals.Pins{}, unavailable("reading the pins", err)
 	}
-	fields, err := s.rdb.HGetAll(ctx, s.k.pins(server)).Result()
+	fields, err := s.pinFields(ctx, server, tools)
 	if err != nil {
 		return approvals.Pins{}, unavailable("reading the pins", err)
 	}
@@ -124,6 +125,28 @@ func (s *Store) Pins(ctx context.Context, server string) (approvals.Pins, error)
 	slices.Sort(out.Forged)
 	if len(old) > 0 { // it is done again at the next reading if it fails
 		_, _ = s.setPins(ctx, server, nil, old)
+	}
+	return out, nil
+}
+
+// pinFields are all fields of an upstream's pins, or those of some tools.
+func (s *Store) pinFields(ctx context.Context, server string, tools []string) (map[string]string, error) {
+	if len(tools) == 0 {
+		return s.rdb.HGetAll(ctx, s.k.pins(server)).Result()
+	}
+	names := make([]string, len(tools))
+	for i, t := range tools {
+		names[i] = pinField + t
+	}
+	values, err := s.rdb.HMGet(ctx, s.k.pins(server), names...).Result()
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for i, v := range values {
+		if v, there := v.(string); there {
+			out[names[i]] = v
+		}
 	}
 	return out, nil
 }
@@ -219,36 +242,49 @@ func same(a, b approvals.Pin) bool {
 		a.Approval == b.Approval && a.By == b.By
 }
 
-// RefusePins remembers that people said no to a change of an upstream's tools, so
+// RefusePins remembers that people said no to changes of an upstream's tools, so
 // that they are not asked the same again. It may be sent twice.
-func (s *Store) RefusePins(ctx context.Context, server string, change action.Digest, approval, by string) error {
+func (s *Store) RefusePins(ctx context.Context, server string, changes []action.Digest, approval, by string) error {
+	if len(changes) == 0 {
+		return nil
+	}
 	plain, err := json.Marshal(sealedRefusal{Approval: approval, By: by})
 	if err != nil {
 		return fmt.Errorf("writing the refusal: %w", err)
 	}
-	field := refuseField + change.Hex()
-	sealed := string(s.opt.Ring.Seal(keys.PinSeal, plain, s.pinBound(server, field)...))
 	if err := s.ready(ctx); err != nil {
 		return unavailable("remembering a refusal", err)
 	}
-	seen, err := s.rdb.HMGet(ctx, s.k.pins(server), field).Result()
-	if err != nil {
-		return unavailable("remembering a refusal", err)
+	fields := make([]string, len(changes))
+	for i, d := range changes {
+		fields[i] = refuseField + d.Hex()
 	}
-	was, _ := seen[0].(string)
-	if was != "" {
-		if _, err := s.opt.Ring.Open(keys.PinSeal, []byte(was), s.pinBound(server, field)...); err == nil {
+	for range 3 {
+		seen, err := s.rdb.HMGet(ctx, s.k.pins(server), fields...).Result()
+		if err != nil {
+			return unavailable("remembering a refusal", err)
+		}
+		var sets []any
+		for i, field := range fields {
+			was, _ := seen[i].(string)
+			if _, _, known := s.openRefusal(server, field, was); known {
+				continue
+			}
+			sets = append(sets, field, was, string(s.opt.Ring.Seal(keys.PinSeal, plain, s.pinBound(server, field)...)))
+		}
+		if len(sets) == 0 {
 			return nil
 		}
+		switch r, err := s.setPins(ctx, server, nil, sets); {
+		case err != nil:
+			return fmt.Errorf("remembering a refusal: %w", err)
+		case r.code == "ok":
+			return nil
+		case r.code != "moved": // else another remembered some of them meanwhile
+			return unexpected("remembering a refusal", r)
+		}
 	}
-	switch r, err := s.setPins(ctx, server, nil, []any{field, was, sealed}); {
-	case err != nil:
-		return fmt.Errorf("remembering a refusal: %w", err)
-	case r.code == "ok", r.code == "moved": // another remembered it meanwhile
-		return nil
-	default:
-		return unexpected("remembering a refusal", r)
-	}
+	return unavailable("remembering a refusal", errors.New("the pins did not settle"))
 }
 
 // setPins sends the script. sets are triples of field, seen value, new value.

@@ -196,7 +196,7 @@ func TestRefusalsOfPins(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		no, other := action.Sum("change one"), action.Sum("change two")
 		for range 2 {
-			if err := p.RefusePins(t.Context(), "desk", no, "op-1", "ben"); err != nil {
+			if err := p.RefusePins(t.Context(), "desk", []action.Digest{no}, "op-1", "ben"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -212,7 +212,7 @@ func TestRefusalsOfPins(t *testing.T) {
 		if got := p.pinned(t, "desk"); len(got.Refused) != 0 {
 			t.Errorf("%+v", got)
 		}
-		if err := p.RefusePins(t.Context(), "desk", no, "op-1", "ben"); err != nil {
+		if err := p.RefusePins(t.Context(), "desk", []action.Digest{no}, "op-1", "ben"); err != nil {
 			t.Fatal(err)
 		}
 		if got := p.pinned(t, "desk"); !got.Refused[no] {
@@ -240,7 +240,7 @@ func TestPinsOutliveARotation(t *testing.T) {
 		if err := before.Pin(t.Context(), "desk", nil, pinOf("a", "one", 1)); err != nil {
 			t.Fatal(err) // over one that it can't open
 		}
-		if err := before.RefusePins(t.Context(), "desk", action.Sum("change"), "op-1", "ben"); err != nil {
+		if err := before.RefusePins(t.Context(), "desk", []action.Digest{action.Sum("change")}, "op-1", "ben"); err != nil {
 			t.Fatal(err)
 		}
 		between := p.another(t, ring(newKey, oldKey))

@@ -12,11 +12,22 @@ import (
 	"github.com/countersign-mcp/countersign/approvals/ledger"
 )
 
+// askRest is the least time between two requests for one upstream's tools, over all
+// gates: an upstream may change what it says without end, and a person can't read so
+// often.
+const askRest = time.Minute
+
+// later says that people can't be asked before some time has gone by.
+type later struct{ after time.Duration }
+
+func (l *later) Error() string { return "people are asked in " + l.after.String() }
+
 // ask parks the gate's own request for what is held, unless it waits already or
 // was refused. Without a route for it nobody is asked; the ledger and the log have
-// it all the same.
+// it all the same. The error is a later while it is not this upstream's turn.
 func (g *Gate) ask(ctx context.Context, st *State, w *watchman, c *catalogue, have approvals.Pins, called bool) error {
-	ch := g.changeOf(st, c)
+	ch, huge := g.changeOf(st, c, have.Refused)
+	w.tellHuge(g, c, huge)
 	route, ok := st.definitionsRoute()
 	if !ok || len(ch.Tools) == 0 {
 		return g.withdraw(ctx, w)
@@ -33,22 +44,54 @@ func (g *Gate) ask(ctx context.Context, st *State, w *watchman, c *catalogue, ha
 	} else if err := g.withdraw(ctx, w); err != nil {
 		return err
 	}
-	if have.Refused[key] {
-		return nil
-	}
 	if w.next == nil || w.next.change != key { // else it was tried before, under the same id
 		w.next = &asked{id: newID(), change: key}
 	}
-	t, err := g.parkOwn(ctx, g.asking(st, route, ch, args, w.next.id), &w.next.known)
+	turn, err := g.turn(ctx, c.server, w.next)
 	if err != nil {
 		return err
 	}
+	p := g.asking(st, route, ch, args, w.next.id)
+	p.AttachOnly = turn.ID != w.next.id // the turn was used for the same: it is there, or was
+	t, err := g.parkOwn(ctx, p, &w.next.known)
+	var full *approvals.NoRoom
+	switch {
+	case p.AttachOnly && errors.Is(err, approvals.NotFound):
+		return &later{min(turn.Left, 2*time.Second)} // it may be on its way
+	case errors.As(err, &full):
+		g.log.Warn("there is no room to ask for an upstream's changed tools", "server", c.server, "why", full.Why)
+		return &later{askRest}
+	case err != nil:
+		return err
+	}
 	w.next = nil
-	a := &asked{id: t.ID, change: key, route: route}
+	a := &asked{id: t.ID, change: key, parts: ch.parts(), route: route}
 	w.asked = a
 	g.log.Warn("an upstream's tools are held until somebody agrees to them", "server", c.server, "tools", len(ch.Tools), "approval", t.ID)
 	g.background(func() { g.follow(a, c.server, t) })
 	return nil
+}
+
+// turn takes the upstream's turn for a request, or finds that it was taken for the
+// same change.
+func (g *Gate) turn(ctx context.Context, server string, a *asked) (turn approvals.Turn, err error) {
+	err = g.insist(ctx, func(ctx context.Context) (err error) {
+		turn, err = g.pins.TurnToAsk(ctx, server, approvals.Turn{ID: a.id, Change: a.change}, askRest)
+		return err
+	})
+	if err == nil && turn.Change != a.change {
+		err = &later{turn.Left}
+	}
+	return turn, err
+}
+
+// tellHuge says once that nobody can be asked about some tools.
+func (w *watchman) tellHuge(g *Gate, c *catalogue, huge int) {
+	if huge > w.huge {
+		g.log.Warn("tools are held whose definitions are too long for people to be asked about; pin them with: countersign policy pin",
+			"server", c.server, "tools", huge, "most_bytes", g.set.ReviewArgs)
+	}
+	w.huge = huge
 }
 
 // parkOwn parks the gate's own request, with its records. decided is whether the
@@ -98,21 +141,22 @@ func (g *Gate) follow(a *asked, server string, t approvals.Ticket) {
 		}
 		t = next
 	}
-	if t.State == approvals.Denied {
-		g.remembered(server, a.change, t)
+	denied := t.State == approvals.Denied
+	if denied {
+		g.remembered(server, a.parts, t)
 	}
 	carried := t.State == approvals.Succeeded || t.State == approvals.Void || t.State == approvals.NotRun
 	a.end(carried) // a yes that could not be carried out any more is nobody's no
 	g.anew()
-	if carried {
+	if carried || denied { // there may be others to be asked for
 		g.again(server)
 	}
 }
 
 // remembered keeps a no until it is kept.
-func (g *Gate) remembered(server string, change action.Digest, t approvals.Ticket) {
+func (g *Gate) remembered(server string, changes []action.Digest, t approvals.Ticket) {
 	for g.life.Err() == nil {
-		err := g.rememberNo(g.life, server, change, t)
+		err := g.rememberNo(g.life, server, changes, t)
 		if err == nil {
 			return
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"sync"
+	"time"
 
 	"github.com/countersign-mcp/countersign/approvals"
 	"github.com/countersign-mcp/countersign/approvals/action"
@@ -87,8 +88,12 @@ func (s *badStore) AddLabels(ctx context.Context, actor, session string, labels 
 	return l, err
 }
 
-func (s *badStore) Pins(ctx context.Context, server string) (p approvals.Pins, err error) {
-	err = s.do("Pins", func() (e error) { p, e = s.Store.Pins(ctx, server); return e })
+func (s *badStore) Pins(ctx context.Context, server string, tools ...string) (p approvals.Pins, err error) {
+	step := "Pins"
+	if len(tools) > 0 {
+		step = "Pins of one tool"
+	}
+	err = s.do(step, func() (e error) { p, e = s.Store.Pins(ctx, server, tools...); return e })
 	return p, err
 }
 
@@ -96,8 +101,13 @@ func (s *badStore) Pin(ctx context.Context, server string, under *approvals.Gran
 	return s.do("Pin", func() error { return s.Store.Pin(ctx, server, under, ps...) })
 }
 
-func (s *badStore) RefusePins(ctx context.Context, server string, change action.Digest, approval, by string) error {
-	return s.do("RefusePins", func() error { return s.Store.RefusePins(ctx, server, change, approval, by) })
+func (s *badStore) RefusePins(ctx context.Context, server string, changes []action.Digest, approval, by string) error {
+	return s.do("RefusePins", func() error { return s.Store.RefusePins(ctx, server, changes, approval, by) })
+}
+
+func (s *badStore) TurnToAsk(ctx context.Context, server string, mine approvals.Turn, rest time.Duration) (t approvals.Turn, err error) {
+	err = s.do("TurnToAsk", func() (e error) { t, e = s.Store.TurnToAsk(ctx, server, mine, rest); return e })
+	return t, err
 }
 
 var errLostReply = errors.Join(approvals.StoreUnavailable, errors.New("the reply was lost"))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -44,28 +45,63 @@ type newPin struct {
 	from pinned // zero where nothing was pinned
 }
 
-// mostAsked bounds the definitions of one request, in bytes: what is more is asked
-// for when it is decided.
-const mostAsked = 256 << 10
+// mostAsked bounds the definitions of one request, in bytes, and mostTools their
+// number: what is more is asked for when it is decided.
+const (
+	mostAsked = 256 << 10
+	mostTools = 100
+)
+
+// only is the digest of what becomes of one of the tools, whatever else changes.
+func (ch change) only(t newPin) action.Digest {
+	return action.Sum("countersign/change/v2", []byte(ch.Server), ch.Identity.Bytes(), []byte(t.tool.Name), t.tool.Digest.Bytes(),
+		t.from.digest.Bytes(), t.from.identity.Bytes(), t.from.over.Bytes(), strconv.AppendUint(nil, t.from.rev, 10))
+}
+
+// parts are the digests of all of them.
+func (ch change) parts() []action.Digest {
+	var out []action.Digest
+	for _, t := range ch.Tools {
+		out = append(out, ch.only(t))
+	}
+	return out
+}
 
 // changeOf makes the change of a list's held tools, as far as the policy shows
-// them: nobody is asked for what nobody can call.
-func (g *Gate) changeOf(st *State, c *catalogue) change {
-	ch := change{Server: c.server, Identity: c.identity}
+// them, nobody has said no to them, and people can be asked at all: huge counts those
+// that are longer than what anyone is ever asked about. A long one comes alone, when
+// nothing else is left, so that it keeps nobody from the others.
+func (g *Gate) changeOf(st *State, c *catalogue, refused map[action.Digest]bool) (ch change, huge int) {
+	ch = change{Server: c.server, Identity: c.identity}
 	size := 0
+	var long []newPin
 	defs := slices.SortedFunc(slices.Values(c.defs), func(a, b pins.Tool) int { return strings.Compare(a.Name, b.Name) })
 	for _, d := range defs {
 		h, held := c.held[d.Name]
-		if !held || !g.usable(d.Name) || !g.gates.list(st, c.server, d.Name) {
+		if !held || h.full || !g.usable(d.Name) || !g.gates.list(st, c.server, d.Name) {
 			continue
 		}
-		if size += len(d.Raw) + len(h.pinned.definition); size > mostAsked && len(ch.Tools) > 0 {
+		t := newPin{tool: d, from: h.pinned}
+		if refused[ch.only(t)] {
+			continue
+		}
+		switch n := len(d.Raw) + len(h.pinned.definition); {
+		case len(d.Raw) > g.set.ReviewArgs:
+			huge++
+		case n > mostAsked:
+			long = append(long, t)
+		case size+n > mostAsked || len(ch.Tools) == mostTools:
 			ch.Left++
-			continue
+		default:
+			size += n
+			ch.Tools = append(ch.Tools, t)
 		}
-		ch.Tools = append(ch.Tools, newPin{tool: d, from: h.pinned})
 	}
-	return ch
+	if len(ch.Tools) == 0 && len(long) > 0 {
+		ch.Tools, long = long[:1], long[1:]
+	}
+	ch.Left += len(long)
+	return ch, huge
 }
 
 // wireChange and wirePin are the arguments of the gate's own request.
@@ -192,8 +228,13 @@ func (g *Gate) asking(st *State, route approvals.Route, ch change, args json.Raw
 		ServerName: strings.TrimSpace(info.Name + " " + info.Version), Routes: []string{route.Name}, Rules: []string{ruleDefinitions},
 		Call: action.Call{Server: ch.Server, Tool: DefinitionsTool, Args: args, Actor: self},
 	}
+	// One upstream's turns are bounded as they are, so that the caps need not keep
+	// another one's from being asked.
+	caps := g.set.Caps
+	caps.Parked = max(caps.Parked, 2*len(st.Upstreams))
+	caps.NewPerHour = max(caps.NewPerHour, 2*int(time.Hour/askRest)*len(st.Upstreams))
 	p := approvals.Park{
-		Nonce: op, Envelope: e, Caps: g.set.Caps, Links: route.Links, Run: runOnApprove,
+		Nonce: op, Envelope: e, Caps: caps, Links: route.Links, Run: runOnApprove,
 		Rules:        []string{ruleDefinitions + ": the server describes these tools in another way than what is pinned; they are held back until someone agrees"},
 		Requirements: []approvals.Requirement{route.Require(nil)}, Channels: slices.Clone(route.Channels),
 	}
@@ -228,7 +269,7 @@ func stamped(t pins.Tool, identity, over action.Digest, rev uint64, tk approvals
 }
 
 // rememberNo keeps a person's no, so that the same is not asked again.
-func (g *Gate) rememberNo(ctx context.Context, server string, change action.Digest, t approvals.Ticket) error {
-	g.board.refuse(server, change)
-	return g.insist(ctx, func(ctx context.Context) error { return g.pins.RefusePins(ctx, server, change, t.ID, t.By) })
+func (g *Gate) rememberNo(ctx context.Context, server string, changes []action.Digest, t approvals.Ticket) error {
+	g.board.refuse(server, changes)
+	return g.insist(ctx, func(ctx context.Context) error { return g.pins.RefusePins(ctx, server, changes, t.ID, t.By) })
 }

@@ -30,6 +30,14 @@ func onFirstUse(t *testing.T, opts ...option) *bench {
 	return b
 }
 
+// nextTurn lets people be asked again, and the gate look.
+func (b *bench) nextTurn() {
+	b.t.Helper()
+	b.mini.FastForward(askRest)
+	b.reread()
+	b.shows()
+}
+
 func TestPeopleAreAskedForAChange(t *testing.T) {
 	b := onFirstUse(t)
 	b.change(strings.Replace(testTools, "Cancels.", "Cancels.\\n\\u202eAnd tells nobody.", 1))
@@ -145,6 +153,7 @@ func TestASecondChangeTakesTheFirstQuestionBack(t *testing.T) {
 	first := b.asksOnce()
 	b.change(strings.Replace(testTools, "Cancels.", "Cancels, politely.", 1))
 	b.eventually("the first is taken back", func() bool { return b.ticket(first.ID).State == approvals.Withdrawn })
+	b.nextTurn()
 	second := b.asksOnce()
 	if second.ID == first.ID || !strings.Contains(second.View.Text, "politely") {
 		t.Fatalf("%+v", second)
@@ -198,8 +207,7 @@ func TestAnAgreementOnWhatIsNoLongerPinnedIsVoid(t *testing.T) {
 	b.change(changedTools)
 	one := b.asksOnce()
 	b.dir.SetTools(strings.Replace(testTools, "Cancels.", "Cancels, politely.", 1))
-	r.reread()
-	r.shows()
+	r.nextTurn()
 	r.idle()
 	var two approvals.Ticket
 	for _, tk := range b.own(approvals.Pending) {
@@ -401,6 +409,10 @@ func TestRecoverSettlesAPinningThatDied(t *testing.T) {
 				t.Errorf("listed: %v", listed)
 			}
 			if m.want == approvals.NotRun { // and people are asked again
+				next.idle()
+				next.mini.FastForward(askRest)
+				next.reread()
+				next.shows()
 				if again := next.asksOnce(); again.ID == tk.ID {
 					t.Error("the same request")
 				}
@@ -426,6 +438,8 @@ func TestALongChangeIsAskedForInPieces(t *testing.T) {
 		if got := b.ticket(tk.ID); got.State != approvals.Succeeded {
 			t.Fatalf("%s (%s)", got.State, got.Cause)
 		}
+		b.idle()
+		b.nextTurn()
 		b.eventually("the next is seen", func() bool { b.idle(); return len(b.own(approvals.Pending)) > 0 || len(b.shows()) == all })
 		if len(b.shows()) == all {
 			return

@@ -21,9 +21,12 @@ type watchman struct {
 	busy   bool
 	latest *catalogue // to be looked at; nil when all was
 	called bool       // somebody called a held tool since the last look
+	seen   *catalogue // that was looked at last
+	due    bool       // it is looked at once more, when people may be asked again
 
 	// Of the goroutine alone.
 	told  map[string]bool
+	huge  int    // tools that nobody can be asked about
 	asked *asked // nil: none yet
 	next  *asked // that could not be parked yet
 }
@@ -32,6 +35,7 @@ type watchman struct {
 type asked struct {
 	id     string
 	change action.Digest
+	parts  []action.Digest // one for each tool; see change.only
 	route  approvals.Route
 
 	mu    sync.Mutex
@@ -112,8 +116,14 @@ func (g *Gate) tend(w *watchman) {
 			w.mu.Unlock()
 			return
 		}
+		w.seen = c
 		w.mu.Unlock()
 		err := g.see(g.life, w, c, called)
+		var l *later
+		if errors.As(err, &l) {
+			g.lookLater(w, called, l.after)
+			err = nil
+		}
 		if err == nil {
 			pause = time.Second
 			continue
@@ -132,6 +142,30 @@ func (g *Gate) tend(w *watchman) {
 		w.called = w.called || called
 		w.mu.Unlock()
 	}
+}
+
+// lookLater has the newest reading looked at once more after a time.
+func (g *Gate) lookLater(w *watchman, called bool, after time.Duration) {
+	w.mu.Lock()
+	w.called = w.called || called
+	was := w.due
+	w.due = true
+	w.mu.Unlock()
+	if was {
+		return
+	}
+	g.background(func() {
+		select {
+		case <-g.life.Done():
+			return
+		case <-time.After(after):
+		}
+		w.mu.Lock()
+		w.due = false
+		c := w.seen
+		w.mu.Unlock()
+		g.hand(c, false)
+	})
 }
 
 // see does what one reading asks for.

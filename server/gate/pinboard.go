@@ -15,9 +15,10 @@ import (
 
 // PinStore is what the gate needs of the store for pins that are made at run time.
 type PinStore interface {
-	Pins(ctx context.Context, server string) (approvals.Pins, error)
+	Pins(ctx context.Context, server string, tools ...string) (approvals.Pins, error)
 	Pin(ctx context.Context, server string, under *approvals.Grant, ps ...approvals.Pin) error
-	RefusePins(ctx context.Context, server string, change action.Digest, approval, by string) error
+	RefusePins(ctx context.Context, server string, changes []action.Digest, approval, by string) error
+	TurnToAsk(ctx context.Context, server string, mine approvals.Turn, rest time.Duration) (approvals.Turn, error)
 }
 
 const (
@@ -116,10 +117,12 @@ func (b *board) remember(server string, saved bool, ps ...approvals.Pin) {
 	}
 }
 
-func (b *board) refuse(server string, change action.Digest) {
+func (b *board) refuse(server string, changes []action.Digest) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.wall(server).Refused[change] = true
+	for _, d := range changes {
+		b.wall(server).Refused[d] = true
+	}
 }
 
 // unsavedOf lists the pins that the store has yet to be told.

@@ -36,6 +36,7 @@ const (
 type hold struct {
 	reason string
 	pinned pinned // zero where nothing is pinned
+	full   bool   // it has no pin since no more are made at first sight
 }
 
 func (h hold) refusal() refusal {
