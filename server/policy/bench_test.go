@@ -45,7 +45,7 @@ func BenchmarkTenRules(b *testing.B) {
 	}
 	for name, args := range map[string]string{
 		"small": tenRulesArgs + "}",
-		// Too large for conditions to go uncounted.
+		// With an argument that no rule asks for.
 		"large": tenRulesArgs + `, "blob": "` + strings.Repeat("x", smallCall) + `"}`,
 	} {
 		b.Run(name, func(b *testing.B) {

@@ -22,7 +22,7 @@ const (
 	maxCondition = 4096                  // bytes
 	maxNodes     = 500
 
-	smallCall = 16 << 10 // bytes of all that a condition can look at
+	smallCall = 16 << 10 // bytes of what a condition can look at in a call that it is not counted for
 )
 
 // condition is the "when" of a rule.
@@ -31,6 +31,7 @@ type condition struct {
 	free    cel.Program // for small calls; nil unless its cost can't reach the limit for one
 	loops   bool        // only a loop looks at the clock
 	labels  bool        // it asks where values come from
+	reach
 	doubts
 }
 
@@ -167,9 +168,8 @@ var (
 func (c *condition) holds(j *judgement) (bool, error) {
 	var out ref.Val
 	var err error
-	small := j.vars.facts.small()
 	switch {
-	case c.free != nil && small:
+	case c.free != nil && j.small(c):
 		out, _, err = c.free.Eval(&j.vars)
 	case c.loops:
 		out, _, err = c.limited.ContextEval(j.deadline(), &j.vars)
@@ -195,22 +195,4 @@ func why(err error) error {
 		return errOtherName
 	}
 	return errUnknowable
-}
-
-// small tells whether all that conditions can look at is small.
-func (f *Facts) small() bool {
-	c := &f.Call
-	size := len(c.Args) + len(c.Session) + len(c.Workflow) + len(c.Actor.ID)
-	for _, text := range [][]string{c.Actor.Roles, f.Evidence} {
-		for _, s := range text {
-			size += len(s) + 1
-		}
-	}
-	for p, labels := range f.Labels {
-		size += len(p)
-		for _, l := range labels {
-			size += len(l) + 1
-		}
-	}
-	return size <= smallCall
 }

@@ -104,7 +104,13 @@ func TestUnaskedArgumentsCostNothing(t *testing.T) {
 	if bare > 60 {
 		t.Errorf("%v allocations for ten rules", bare)
 	}
-	if more := allocs(`, "blob": "` + strings.Repeat(`\u0041`, 1000) + `", "deep": {"a": [1, 2, {"b": "c"}]}, "n": 1e400, "m": [` + strings.Repeat("1, ", 500) + `1]`); more > bare+pools {
-		t.Errorf("%v allocations, %v with arguments that no rule asks for", bare, more)
+	for name, more := range map[string]string{
+		"of many kinds": `, "blob": "` + strings.Repeat(`\u0041`, 1000) + `", "deep": {"a": [1, 2, {"b": "c"}]}, "n": 1e400, "m": [` + strings.Repeat("1, ", 500) + `1]`,
+		"a long text":   `, "blob": "` + strings.Repeat("x", 1<<20) + `"`,
+		"a long list":   `, "m": [` + strings.Repeat(`{"a": "b\\"}, `, 10_000) + `1]`,
+	} {
+		if got := allocs(more); got > bare+pools {
+			t.Errorf("%v allocations, %v with arguments that no rule asks for: %s", bare, got, name)
+		}
 	}
 }

@@ -93,7 +93,7 @@ func (c *condition) inspect(checked *ast.AST, p *planner) []fault {
 			}
 		}
 	}))
-	c.doubts = doubtsOf(checked)
+	c.reach, c.doubts = reachOf(checked), doubtsOf(checked)
 	return faults
 }
 

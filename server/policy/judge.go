@@ -19,6 +19,7 @@ type judgement struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	left   steps // of all regular expressions
+	around int   // from 1: bytes that conditions can look at beside the arguments; 0 until one asks
 }
 
 // deadline ends when the time of the judgement is over.
