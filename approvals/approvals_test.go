@@ -260,6 +260,11 @@ func TestView(t *testing.T) {
 			t.Errorf("%s: %v", name, !tc.want)
 		}
 	}
+	for digest, want := range map[string]string{"": "", "k1.": "", "k1.abc": "abc", "k1.abcdefghijklmnop": "abcdefghijkl", "nokey": ""} {
+		if got := (Mask{Digest: digest}).Short(); got != want {
+			t.Errorf("%q is shown as %q", digest, got)
+		}
+	}
 	if (Ticket{}).Delivered() || !(Ticket{Refs: []Ref{{}}}).Delivered() {
 		t.Error("delivered")
 	}

@@ -1,6 +1,9 @@
 package approvals
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Ticket is what everybody outside the gate may know of an approval. It has no
 // field that could hold raw arguments: View is what the one function in redact
@@ -67,6 +70,16 @@ type Mask struct {
 	Type    string `json:"type"`    // string, number, object, …; or what a masked part of a string looks like: JWT
 	Len     int    `json:"len"`     // bytes of its JSON, or of the part as it stands in the string
 	Digest  string `json:"digest"`  // keyed
+}
+
+// shortDigest is how much of a digest people are shown: enough to compare by eye.
+const shortDigest = 12
+
+// Short is the beginning of the digest, without its key's id. It is the same where
+// the value is the same, and tells nothing else of it; empty when there is none.
+func (m Mask) Short() string {
+	_, mac, _ := strings.Cut(m.Digest, ".")
+	return mac[:min(len(mac), shortDigest)]
 }
 
 // Ref is a message that was posted.

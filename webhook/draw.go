@@ -35,7 +35,7 @@ func (s *Server) facts(t approvals.Ticket) page.Approval {
 		a.Missing = []string{"the arguments"}
 	}
 	for _, m := range t.View.Masked {
-		a.Masked = append(a.Masked, page.Mask{Pointer: m.Pointer, Type: m.Type, Len: m.Len})
+		a.Masked = append(a.Masked, page.Mask{Pointer: m.Pointer, Type: m.Type, Len: m.Len, Digest: m.Short()})
 	}
 	return a
 }

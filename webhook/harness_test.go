@@ -107,7 +107,7 @@ func testTicket(now time.Time) approvals.Ticket {
 	return approvals.Ticket{
 		ID: theID, State: approvals.Pending, Rev: 1, Server: "orders", Tool: "cancel_order", Tier: "destructive",
 		Title: "Cancel order 1042", Bound: "k1.bound", ShownDigest: "k1.shown",
-		View:  approvals.View{Text: "{\n  \"order\": 1042\n}", Masked: []approvals.Mask{{Pointer: "/token", Type: "string", Len: 12}}},
+		View:  approvals.View{Text: "{\n  \"order\": 1042\n}", Masked: []approvals.Mask{{Pointer: "/token", Type: "string", Len: 12, Digest: "k1.Zm9vYmFyYmF6cXV4"}}},
 		Actor: "bob@acme.test", Requester: "bob", Rules: []string{"tier:destructive"},
 		Requirements: []approvals.Requirement{{Route: "default", Approvers: []string{"group:ops", "group:oncall"}, Quorum: 1,
 			Deadline: now.Add(15 * time.Minute), Excluded: []string{"bob"}}},

@@ -64,6 +64,15 @@ func (w *world) submitRaw(body string, change ...func(http.Header)) answerOf {
 	return w.send(w.request("POST", w.site.URL+linkPath, []byte(body), h))
 }
 
+// Two masked values can be told apart, or known as the same, by what of their digest
+// is shown.
+func TestLinkShowsWhatIsMasked(t *testing.T) {
+	w := newWorld(t)
+	if a := w.open(linkPath); !strings.Contains(a.body, "<code>/token</code>: string, 12 bytes, digest <code>Zm9vYmFyYmF6</code>") {
+		t.Error(a.body)
+	}
+}
+
 func TestLinkApprove(t *testing.T) {
 	w := newWorld(t)
 	f := answerForm(w.pageNonce(), "approve", "confirm", "read", "reason", " looked\tfine\u202e\n")

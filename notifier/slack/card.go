@@ -229,7 +229,11 @@ func (d *drawing) remarks(shown, args string, whole bool) []sentence {
 		}
 		pointer, _ := line(m.Pointer, mostName)
 		kind, _ := line(m.Type, 20)
-		out = append(out, sentence{strong("Masked: "), quote(pointer), say(fmt.Sprintf(" (%s, %d bytes)", kind, m.Len))})
+		what := fmt.Sprintf("%s, %d bytes", kind, m.Len)
+		if digest, _ := line(m.Short(), mostName); digest != "" {
+			what += ", digest " + digest
+		}
+		out = append(out, sentence{strong("Masked: "), quote(pointer), say(" (" + what + ")")})
 	}
 	out = append(out, listed("Note: ", v.Warnings)...)
 	if d.t.State == approvals.Pending && !whole {

@@ -230,7 +230,7 @@ func everywhere(text string) approvals.Ticket {
 	tk.Server, tk.Tool, tk.Tier, tk.Title, tk.Actor, tk.Requester, tk.Bound = text, text, text, text, text, text, text
 	tk.View = approvals.View{
 		Text: text, Summary: text, Warnings: []string{text, text, text, text, text, text},
-		Missing: []string{text, text}, Masked: []approvals.Mask{{Pointer: text, Type: text}, {Pointer: text}, {}, {}, {}},
+		Missing: []string{text, text}, Masked: []approvals.Mask{{Pointer: text, Type: text, Digest: "k." + text}, {Pointer: text}, {}, {}, {}},
 	}
 	tk.Rules = []string{text, text, text, text, text, text}
 	tk.Reason, tk.By, tk.Cause = text, text, text

@@ -97,7 +97,7 @@ func pending() approvals.Ticket {
 		View: approvals.View{
 			Text:    "{\n  \"card\": \"•••\",\n  \"order_id\": \"1042\",\n  \"reason\": \"customer asked\"\n}",
 			Summary: "order_id=1042",
-			Masked:  []approvals.Mask{{Pointer: "/card", Type: "string", Len: 18, Digest: "k1.aaaa"}},
+			Masked:  []approvals.Mask{{Pointer: "/card", Type: "string", Len: 18, Digest: "k1.Zm9vYmFyYmF6cXV4"}},
 		},
 		Bound: "k1.Zm9v", Actor: "ana@acme.test", Requester: "ana",
 		Rules: []string{"tier:destructive: asks a person"},

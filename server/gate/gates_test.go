@@ -209,6 +209,13 @@ func TestSeveralUpstreamsBehindOneFront(t *testing.T) {
 	if diff := cmp.Diff([]string{"a__b {}"}, otherDir.Calls()); diff != "" {
 		t.Error(diff)
 	}
+	// Also what is refused before anybody looks for the tool is on the ledger as the
+	// policy knows it.
+	r.Name = "notes__a__b"
+	wantRefusal(t, b.Call(t.Context(), claiming(r, `{}`)), codeParams, "malformed")
+	if last := b.records()[len(b.records())-1]; last.Server != "notes" || last.Tool != "a__b" {
+		t.Errorf("the ledger says %s/%s", last.Server, last.Tool)
+	}
 	if i := b.Info("notes"); i.Name != "desk" || i.Version != "1.2" || i.Instructions != "Be kind." {
 		t.Errorf("Info %+v", i)
 	}

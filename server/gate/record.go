@@ -40,10 +40,14 @@ func (g *Gate) base(event ledger.Event, op string, c action.Call) ledger.Record 
 }
 
 func (k *call) record(event ledger.Event) ledger.Record {
-	r := k.g.base(event, k.op, k.c)
-	if r.Tool == "" {
-		r.Tool = ledger.Clean(k.req.Name)
+	c := k.c
+	if c.Tool == "" { // refused before anybody looked for the tool, or not one of an upstream
+		c.Tool = k.req.Name
+		if server, tool, ok := k.st.resolve(k.req.Front, k.req.Name); ok && k.g.usable(tool) {
+			c.Server, c.Tool = server, tool
+		}
 	}
+	r := k.g.base(event, k.op, c)
 	r.Tier = ledger.Clean(k.verdict.Tier)
 	return r
 }

@@ -62,6 +62,7 @@ type Approval struct {
 type Mask struct {
 	Pointer, Type string
 	Len           int
+	Digest        string // the beginning of it, keyed
 }
 
 // Form is the answer that the page offers.

@@ -19,7 +19,7 @@ func sample() Approval {
 		Title: "Cancel order 1042", Who: "ana@acme.test (ana)", Server: "orders", Tool: "cancel_order", Tier: "destructive",
 		Why: []string{"tier:destructive", "rule big-orders: more than 1000 EUR"}, Deadline: now.Add(14 * time.Minute), Now: now,
 		Text:   "{\n  \"order\": 1042,\n  \"note\": \"" + strings.Repeat("longword", 30) + "\",\n  \"token\": \"⟨masked⟩\"\n}",
-		Masked: []Mask{{"/token", "string", 22}}, Warnings: []string{"2 invisible characters are shown as ⟦U+202E⟧"},
+		Masked: []Mask{{"/token", "string", 22, "aZ09-_aZ09-_"}}, Warnings: []string{"2 invisible characters are shown as ⟦U+202E⟧"},
 		Needed: []string{"route default: 1 of 2 have approved"},
 		Form:   &Form{Nonce: "n", MayApprove: true},
 	}
@@ -70,7 +70,7 @@ func TestPageStructure(t *testing.T) {
 		`<button class="approve" type="submit" name="decision" value="approve">Approve</button>`,
 		`<button class="deny" type="submit" name="decision" value="deny" formnovalidate>Deny</button>`,
 		`<form method="post"`, `<time datetime="2026-11-30T09:14:00Z">2026-11-30 09:14 UTC</time>, in 14 minutes`,
-		"This is the whole call. If it is approved, exactly this runs, once.", "<code>/token</code>: string, 22 bytes", "Look twice", "1 of 2 have approved",
+		"This is the whole call. If it is approved, exactly this runs, once.", "<code>/token</code>: string, 22 bytes, digest <code>aZ09-_aZ09-_</code>", "Look twice", "1 of 2 have approved",
 	} {
 		if !strings.Contains(html, want) {
 			t.Errorf("no %s", want)
@@ -129,7 +129,7 @@ func TestPageVariants(t *testing.T) {
 func TestEverythingIsEscaped(t *testing.T) {
 	evil := `</style></pre><script>x</script>"'><b>`
 	a := Approval{Title: evil, Who: evil, Server: evil, Tool: evil, Tier: evil, Why: []string{evil}, Text: evil,
-		Masked: []Mask{{evil, evil, 1}}, Warnings: []string{evil}, Missing: []string{evil}, Needed: []string{evil},
+		Masked: []Mask{{evil, evil, 1, evil}}, Warnings: []string{evil}, Missing: []string{evil}, Needed: []string{evil},
 		Form: &Form{Nonce: evil, WhyNot: evil, Reason: evil}, Status: evil, Notice: evil}
 	if html := draw(t, a); strings.Contains(html, "<script>") || strings.Contains(html, "<b>") {
 		t.Fatal(html)
