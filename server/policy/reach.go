@@ -6,6 +6,8 @@ import (
 
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/operators"
+
+	"github.com/countersign-mcp/countersign/approvals/action"
 )
 
 // reach is which arguments a condition can look into.
@@ -55,7 +57,7 @@ func (r *reach) labelled(pointer ast.Expr) {
 	}
 	if first, deeper := strings.CutPrefix(text, "/"); deeper {
 		first, _, _ = strings.Cut(first, "/")
-		r.names = append(r.names, unescapePointer(first))
+		r.names = append(r.names, action.UnescapePointer(first))
 	}
 }
 
