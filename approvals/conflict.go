@@ -22,8 +22,6 @@ const (
 	NotEligible      Conflict = "not_eligible"
 	SelfApproval     Conflict = "self_approval"
 	AlreadyVoted     Conflict = "already_voted"
-	PolicyChanged    Conflict = "policy_changed"
-	ToolChanged      Conflict = "tool_changed"
 	StoreUnavailable Conflict = "store_unavailable"
 	Moved            Conflict = "moved"         // Rev moved between Load and Claim; load again
 	Behind           Conflict = "policy_behind" // another process has loaded another policy since

@@ -18,11 +18,11 @@
 //	denied     one eligible person said no, at any time while it was pending
 //	expired    nobody decided in time; cause "undelivered" when no message reached anyone
 //	withdrawn  the caller took it back
-//	void       policy, tool or actor no longer fit, or its votes did not verify
+//	void       policy, tool, actor or labels no longer fit, or its votes did not verify
 //	lapsed     approved, and nobody collected it in time
 //	revoked    an eligible approver took the yes back before the claim
 //	executing  claimed: one process may forward the call once
-//	succeeded  the tool answered
+//	succeeded  the tool answered; of the gate's own request: its pins are written
 //	failed     the tool said error
 //	not_run    it is certain that the call was never sent
 //	unknown    sent and no answer read, or the claimer is lost; stays until somebody knows
@@ -33,16 +33,46 @@
 // # Who moves what
 //
 //	to                      by
-//	pending                 the gate, when policy says that a call needs a yes
+//	pending                 the gate, when policy says that a call needs a yes, or for
+//	                        itself when an upstream's tools are not as they were pinned
 //	approved, denied        a verified person, through Decide alone
 //	expired, lapsed         the clock of the store, inside whichever step meets it
-//	withdrawn               the caller, through the gate
-//	void                    the gate, right before a claim
+//	withdrawn               the caller, through the gate; the gate, of its own requests
+//	void                    the gate: when it sees that a tool is not the one that was
+//	                        asked about, and for any cause right before a claim
 //	revoked                 an eligible approver, through the operators' API
 //	executing               the gate, through Claim, with a nonce of its own
 //	succeeded, failed       the claim's nonce; a person for an unknown that ran
 //	not_run                 the claim's nonce; a person for an unknown that did not
 //	unknown                 the claim's nonce, or the clock at the end of the lease
+//
+// The claim's nonce is used by its owner, and after the owner's death by whoever has
+// taken over its ledger.
+//
+// # Which policy counts
+//
+// Park, Claim and Void carry the digest of the policy that the gate judged by. Each
+// compares it, in its own step, with that of the policy which any process loaded last
+// ([Generation]), and is refused where they differ ([Behind]). So a process with an
+// older policy asks nobody, runs nothing and ends nothing by it. Joining what waits
+// already needs no policy, and neither do votes: they are for the call, and the claim
+// asks whether the policy of then still asks the same people.
+//
+// # When nobody more is asked
+//
+// The park's step also holds what bounds the asking: [Caps], and the [Closing] of an
+// actor whose approvals people denied several times in a row. The row is counted in
+// the step that makes an approval denied. All of them refuse new approvals only
+// ([NoRoom]): what waits can still be joined, and what was approved can run.
+//
+// # The gate's own requests
+//
+// Tools that differ from what was pinned are asked about by an approval of the actor
+// [GateActor], which no caller can be. It has the same states, votes and claim. Its
+// run writes pins ([Pin]) and calls no upstream; they are taken only while the claim
+// stands, in one step, so whether they were written can always be read: after a crash
+// such an approval is succeeded or not_run by them, and unknown only where newer pins
+// stand in their place.
 //
 // # Why a call runs at most once
 //
@@ -53,8 +83,8 @@
 // confirmed and its own ledger has the start of the call on disk, and only while
 // its lease has time left by its own clock, counted from before the renewal was
 // sent. A process in whose ledger directory any file has a start of that id
-// refuses the claim altogether. What can't be known is unknown, and an unknown is never run again
-// by itself: people are told.
+// refuses the claim altogether. What can't be known is unknown, and an unknown is
+// never run again by itself: people are told.
 //
 // # Why only the right people
 //
@@ -75,7 +105,8 @@
 //	the vote is written             decided; the click's answer is lost, a second click is told so
 //	the claim is written            executing; its owner's ledger has no start: not_run once the
 //	                                owner's file is taken over, unknown if that never happens
-//	the start is on the ledger      unknown: it may have been sent
+//	the start is on the ledger      unknown: it may have been sent. The gate's own request: by its
+//	                                pins, succeeded or not_run
 //	the call is forwarded           unknown
 //	the answer is read              unknown: only the dead process knew it
 //	the result is on the ledger     succeeded or failed, by recovery; the body is lost, and said to be

@@ -19,6 +19,10 @@
 // asked, the last two inside the step that parks. What is parked already is joined
 // before any of them, and a call that in the end made no card has used up nothing.
 //
+// Where the policy only observes an upstream, such a call goes the way of an allowed
+// one, up to the end that the policy names; its decision says who would have been
+// asked (observe.go). The third check asks the clock again.
+//
 // # From parked to forwarded
 //
 // There is one way (claim.go, run.go), and it takes these steps in this order:
@@ -36,19 +40,20 @@
 //  6. No ledger in this process's directory may have a start of this approval: a
 //     record put back into the store is found by that.
 //  7. Claim, under the version of the record that was judged, and by the policy
-//     that is the newest in all processes. One caller in all of them wins. An unclear reply is asked for again with the same nonce.
+//     that is the newest in all processes. One caller in all of them wins. An
+//     unclear reply is asked for again with the same nonce.
 //  8. Write exec_start, with the votes and what was shown; wait until it is
 //     durable.
 //  9. Renew the lease, then the third check, and the tool's definition again if
 //     the upstream's list may have moved.
-//  10. Forward the stored bytes to the process that listed that definition, on a context that no caller ends, and not a byte
-//     of them later than half a lease after the renewal was sent. Both clocks are
-//     asked right before the write: the wall clock also counts the time that the
-//     machine was suspended.
+//  10. Forward the stored bytes to the process that listed that definition, on a
+//     context that no caller ends, and not a byte of them later than half a lease
+//     after the renewal was sent. Both clocks are asked right before the write: the
+//     wall clock also counts the time that the machine was suspended.
 //  11. Write result; then finish the record, with the sealed answer, in one step.
 //
-// A misfit in 2 to 6 ends the approval as void, if it is one by the newest policy. After 7 it ends as not_run, which
-// is said only where not a byte was written.
+// A misfit in 2 to 6 ends the approval as void, if it is one by the newest policy.
+// After 7 it ends as not_run, which is said only where not a byte was written.
 //
 // # Another policy
 //

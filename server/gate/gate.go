@@ -92,7 +92,7 @@ type Settings struct {
 	Waiters       int // on one approval in this process; default 8
 }
 
-// Config is what New needs; Adopt and Now alone may be nil.
+// Config is what New needs; Adopt, Now and Behind alone may be nil.
 type Config struct {
 	Store    Store
 	Ledger   Ledger
@@ -125,16 +125,13 @@ type Gate struct {
 	lists    singleflight.Group
 	sessions *provenance.Sessions
 	flushing atomic.Bool // labels are being written later
-	recalled sync.Map    // id of a dead ledger whose sessions were labelled again → true
 	schemas  schemas
 	pins     PinStore
 	board    board
 	watch    sync.Map      // upstream's name → *watchman
 	epoch    atomic.Uint64 // grows when what is pinned may have changed
 	listings sync.Map      // Upstream → *catalogue, the last one
-	settled  sync.Map      // approval id → true: its dead owner's ledger says that nobody can know
-	// approval id → how its claim is to be settled: on the ledger, and not yet in the store
-	recovered sync.Map
+	recovery recovery
 
 	reloaded chan struct{}   // a state was loaded; for Watch
 	life     context.Context // ends with Close; background work lives by it

@@ -228,7 +228,7 @@ func (g *Gate) Recall(ctx context.Context) error {
 
 // recall does it for one ledger, once.
 func (g *Gate) recall(ctx context.Context, d *ledger.Dead) error {
-	if _, done := g.recalled.Load(d.ID); done || !g.state.Load().Policy.UsesLabels() {
+	if _, done := g.recovery.recalled.Load(d.ID); done || !g.state.Load().Policy.UsesLabels() {
 		return nil
 	}
 	type session struct{ actor, name, version string }
@@ -248,6 +248,6 @@ func (g *Gate) recall(ctx context.Context, d *ledger.Dead) error {
 	if err != nil {
 		return fmt.Errorf("reading the labels of sessions from %s: %w", d.ID, err)
 	}
-	g.recalled.Store(d.ID, true)
+	g.recovery.recalled.Store(d.ID, true)
 	return nil
 }

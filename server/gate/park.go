@@ -58,7 +58,7 @@ func (k *call) askable() (people, *refusal) {
 		no = k.tooBig()
 	}
 	if no == nil {
-		no = k.misfit()
+		no = k.badArguments()
 	}
 	return who, no
 }

@@ -6,10 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/countersign-mcp/countersign/approvals"
 	"github.com/countersign-mcp/countersign/approvals/ledger"
 )
+
+// recovery is what this process remembers of dead ones, since their ledgers are
+// taken again and again.
+type recovery struct {
+	recalled sync.Map // ledger id → true: its sessions were labelled again
+	unknown  sync.Map // approval id → true: the ledger says that nobody can know
+	recorded sync.Map // approval id → how its claim is settled: on our ledger, and not yet in the store
+}
 
 // Recover settles the claims of processes that died. It takes their ledgers and
 // ends each claim by what is in them: without an exec_start the call never left,
@@ -39,7 +48,7 @@ func (g *Gate) settle(ctx context.Context, d *ledger.Dead) error {
 	// An unknown outcome waits for a person, and Recover comes again and again. A
 	// dead process's ledger says the same each time, and may be long.
 	grants = slices.DeleteFunc(grants, func(c approvals.Grant) bool {
-		_, told := g.settled.Load(c.ID)
+		_, told := g.recovery.unknown.Load(c.ID)
 		return told && c.Ticket.State == approvals.Unknown
 	})
 	if len(grants) == 0 {
@@ -73,8 +82,8 @@ func (g *Gate) settleOne(ctx context.Context, d *ledger.Dead, grant approvals.Gr
 		}
 	}
 	if end.State == approvals.Unknown && grant.Ticket.State == approvals.Unknown {
-		g.settled.Store(grant.ID, true)
-		g.recovered.Delete(grant.ID)
+		g.recovery.unknown.Store(grant.ID, true)
+		g.recovery.recorded.Delete(grant.ID)
 		return nil // settled before, and it waits for a person
 	}
 	if err := g.recordRecovery(ctx, d, grant, end, status); err != nil {
@@ -85,7 +94,7 @@ func (g *Gate) settleOne(ctx context.Context, d *ledger.Dead, grant approvals.Gr
 		return err
 	})
 	if err == nil || isFinal(err) {
-		g.recovered.Delete(grant.ID)
+		g.recovery.recorded.Delete(grant.ID)
 	}
 	if isFinal(err) {
 		g.log.Warn("a claim of a dead process is settled already", "approval", grant.ID, "error", err)
@@ -101,7 +110,7 @@ func (g *Gate) settleOne(ctx context.Context, d *ledger.Dead, grant approvals.Gr
 // told has it tried again, and the record is there already then.
 func (g *Gate) recordRecovery(ctx context.Context, d *ledger.Dead, grant approvals.Grant, end approvals.Outcome, status string) error {
 	now := string(end.State) + " " + end.Cause
-	if before, ok := g.recovered.Load(grant.ID); ok && before == now {
+	if before, ok := g.recovery.recorded.Load(grant.ID); ok && before == now {
 		return nil
 	}
 	r := ledger.Record{
@@ -113,7 +122,7 @@ func (g *Gate) recordRecovery(ctx context.Context, d *ledger.Dead, grant approva
 	if err := g.write(ctx, r); err != nil {
 		return err
 	}
-	g.recovered.Store(grant.ID, now)
+	g.recovery.recorded.Store(grant.ID, now)
 	return nil
 }
 

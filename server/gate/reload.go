@@ -35,8 +35,9 @@ func (g *Gate) present() *State {
 const maxJudged = 8
 
 // rejudged answers a call that the store did not park since its policy is not the
-// newest, if this process has been reloaded meanwhile, be it with the same one. What was decided by the old one
-// is ended on the ledger; the call begins again, under an id of its own.
+// newest, if this process has been reloaded meanwhile, be it with the same one. What
+// was decided by the old one is ended on the ledger; the call begins again, under an
+// id of its own.
 func (k *call) rejudged(ctx context.Context, err error) (Answer, bool) {
 	if !errors.Is(err, approvals.Behind) {
 		return Answer{}, false
@@ -45,7 +46,7 @@ func (k *call) rejudged(ctx context.Context, err error) (Answer, bool) {
 		k.g.tellBehind()
 		return Answer{}, false
 	}
-	if err := k.g.writeLate(k.result(outcome{status: ledger.StatusNotRun, errorType: string(approvals.PolicyChanged)})); err != nil {
+	if err := k.g.writeLate(k.result(outcome{status: ledger.StatusNotRun, errorType: approvals.CausePolicy})); err != nil {
 		return k.noLedger(err), true
 	}
 	again := k.g.newCall(k.req)

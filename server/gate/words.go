@@ -39,7 +39,7 @@ const (
 	sayClosed          = "People said no to your last calls, one after the other, so no new ones are put before them for now. Nothing was run; another may be asked for in about %s. Before that, find out what they object to. Calls that need no approval are still taken."
 
 	sayTokenChanged = "The token of this caller was changed or removed while the call was on its way. Nothing was run; call again with a valid token."
-	sayMisfit       = "The arguments do not fit the tool's input schema, at %s. Nothing was run and nobody was asked; change the arguments and call again."
+	sayBadArguments = "The arguments do not fit the tool's input schema, at %s. Nothing was run and nobody was asked; change the arguments and call again."
 	sayTooComplex   = "The arguments could not be compared with the tool's input schema within the bounds of time and size. Nothing was run and nobody was asked; call with fewer or simpler arguments."
 	sayUnsure       = "The tool's input schema can't be judged in full here (%s), so the arguments may not fit it."
 

@@ -69,9 +69,6 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-// byDigest lets cmp look at digests, which show themselves to nobody.
-var byDigest = cmp.Comparer(func(a, b action.Digest) bool { return a == b })
-
 func TestFileGolden(t *testing.T) {
 	bare := pins.Server{Transport: "stdio", Command: []string{"./ledger-mcp"}, Identity: action.ServerID([]string{"./ledger-mcp"}, "", nil, "")}
 	hostile := `{"name":"look","description":"Looks.\u202e\u001b[31m\ud83d\ude00\u200b <&>","x-more":[1.0,1e400,{"a":null}]}`

@@ -266,7 +266,9 @@ func (s *Sessions) remember(k key, labels []string) bool {
 	}
 	e.used = now
 	for _, l := range labels {
-		e.labels[l] = e.labels[l] // one that is new is not written
+		if _, known := e.labels[l]; !known {
+			e.labels[l] = false
+		}
 	}
 	s.tally(k, e)
 	return true

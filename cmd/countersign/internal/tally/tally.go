@@ -133,7 +133,7 @@ func (t *Tally) unparked(r ledger.Record) {
 	d, ok := t.settle(r.OperationID)
 	switch {
 	case !ok:
-	case r.ErrorType == string(approvals.PolicyChanged):
+	case r.ErrorType == approvals.CausePolicy:
 		t.count(d, asked, -1)
 	default:
 		t.move(d, refused)

@@ -11,11 +11,11 @@ import (
 	"github.com/countersign-mcp/countersign/server/schema"
 )
 
-// misfit refuses arguments that the tool's listed inputSchema refuses: no person
+// badArguments refuses arguments that the tool's listed inputSchema refuses: no person
 // should be asked about a call that its server will not take. Of a call that nobody
 // is asked about, its server is the judge. What the schema leaves open is not
 // refused, and is shown to whoever decides.
-func (k *call) misfit() *refusal {
+func (k *call) badArguments() *refusal {
 	args := k.c.Args
 	if len(args) == 0 {
 		args = json.RawMessage(`{}`)
@@ -27,7 +27,7 @@ func (k *call) misfit() *refusal {
 	}
 	no := &refusal{
 		code: codeParams, reason: "invalid_arguments", rule: v.Refused.Rule, pointer: v.Refused.Pointer,
-		message: fmt.Sprintf(sayMisfit, v.Refused),
+		message: fmt.Sprintf(sayBadArguments, v.Refused),
 	}
 	if v.Refused.Rule == schema.TooComplex {
 		no.message = sayTooComplex
