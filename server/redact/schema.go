@@ -2,7 +2,6 @@ package redact
 
 import (
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strconv"
 
@@ -13,7 +12,6 @@ const (
 	schemaBytes = 1 << 20
 	schemaDepth = 64
 	schemaWide  = 64 // schemas that may hold for one place
-	schemaRegex = 64 // patternProperties in all
 )
 
 // schema is the part of a JSON schema that says which members exist. What it can't
@@ -30,7 +28,7 @@ type schema struct {
 }
 
 type pattern struct {
-	re *regexp.Regexp
+	re *expr
 	at *schema
 }
 
@@ -39,6 +37,7 @@ type document struct {
 	root    *schema
 	defs    map[string]*schema // by reference: "#/$defs/Card"
 	regexes int
+	runs    int // of them
 }
 
 // readSchema returns a document that declares nothing where there is no schema that
@@ -73,9 +72,11 @@ func (d *document) read(raw json.RawMessage) *schema {
 				s.properties[member] = d.read(v)
 			}
 		case "patternProperties":
-			for expr, v := range action.Fields(v) {
-				d.regexes++
-				if re, err := regexp.Compile(expr); err == nil && d.regexes <= schemaRegex {
+			for text, v := range action.Fields(v) {
+				if d.regexes++; d.regexes > schemaRegex {
+					break
+				}
+				if re := readExpr(text); re != nil {
 					s.patterns = append(s.patterns, pattern{re, d.read(v)})
 				}
 			}
@@ -135,7 +136,7 @@ func (d *document) step(set []*schema, name string, array bool) []*schema {
 		}
 		out = d.spread(out, s.properties[name])
 		for _, p := range s.patterns {
-			if p.re.MatchString(name) {
+			if d.matches(p.re, name) {
 				out = d.spread(out, p.at)
 			}
 		}
