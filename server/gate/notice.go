@@ -26,6 +26,9 @@ type watchman struct {
 
 	// Of the goroutine alone.
 	told  map[string]bool
+	full  bool // it is told that no more is pinned at first sight
+	noted int  // records since hour
+	hour  time.Time
 	huge  int    // tools that nobody can be asked about
 	asked *asked // nil: none yet
 	next  *asked // that could not be parked yet
@@ -221,7 +224,23 @@ const (
 	changeFirst    = "first_use"
 	changeAbsent   = "removed"
 	changePinned   = "pinned"
+	changeFull     = "too_many" // not pinned at first sight any more; said of the upstream, once
+	changeMore     = "more"     // more changed than is recorded
 )
+
+// mostNoted bounds the records of one upstream's changes in an hour, but for what is
+// pinned at first sight, which is bounded as it is.
+const mostNoted = 5000
+
+// room tells whether one more change is recorded in this hour. last is the first that
+// is not.
+func (w *watchman) room(now time.Time) (ok, last bool) {
+	if now.Sub(w.hour) >= time.Hour {
+		w.hour, w.noted = now, 0
+	}
+	w.noted++
+	return w.noted <= mostNoted, w.noted == mostNoted+1
+}
 
 // recordChanges writes what this reading has that the one before had not.
 func (g *Gate) recordChanges(ctx context.Context, w *watchman, c *catalogue) error {
@@ -232,21 +251,33 @@ func (g *Gate) recordChanges(ctx context.Context, w *watchman, c *catalogue) err
 		if now[key] {
 			return
 		}
-		now[key] = true
 		if w.told[key] {
+			now[key] = true
 			return
 		}
+		if kind != changeFirst {
+			switch ok, last := w.room(g.now()); {
+			case last:
+				kind, tool, is, was = changeMore, "", action.Digest{}, action.Digest{}
+			case !ok:
+				return // it is when there is room
+			}
+		}
+		now[kind+" "+tool+" "+hexOf(is)] = true
 		recs = append(recs, g.changeRecord(kind, c.server, tool, c.manifest, is, was))
 		if kind != changeFirst {
 			g.log.Warn("an upstream's tool is not as it was pinned", "server", c.server, "tool", ledger.Clean(tool), "what", kind)
 		}
 	}
+	full := 0
 	for _, d := range c.defs {
 		h, held := c.held[d.Name]
 		switch {
 		case slices.Contains(c.first, d.Name):
 			note(changeFirst, d.Name, d.Digest, action.Digest{})
 		case !held:
+		case h.full:
+			full++
 		case h.reason == toolNotPinned:
 			note(changeNew, d.Name, d.Digest, action.Digest{})
 		case h.pinned.digest == d.Digest:
@@ -258,12 +289,17 @@ func (g *Gate) recordChanges(ctx context.Context, w *watchman, c *catalogue) err
 	for _, tool := range c.absent {
 		note(changeAbsent, tool, action.Digest{}, action.Digest{})
 	}
+	if full > 0 && !w.full {
+		recs = append(recs, g.changeRecord(changeFull, c.server, "", c.manifest, action.Digest{}, action.Digest{}))
+		g.log.Error("an upstream has more tools than are pinned as first seen; the others are held until they are pinned with: countersign policy pin",
+			"server", c.server, "held", full, "most_tools", mostFirst, "most_bytes", mostFirstBytes)
+	}
 	if len(recs) > 0 {
 		if err := g.write(ctx, recs...); err != nil {
 			return err
 		}
 	}
-	w.told = now
+	w.told, w.full = now, w.full || full > 0
 	return nil
 }
 

@@ -88,17 +88,31 @@ func (p Pins) effective(server, tool string, at map[string]approvals.Pin) (pinne
 	return file, has
 }
 
+// What an upstream can have pinned at first sight: one that makes up new names all
+// the time would fill the store and this process.
+const (
+	mostFirst      = 2000
+	mostFirstBytes = 16 << 20 // of definitions
+)
+
 // examined compares a list with the pins. unseen are the tools that first use
-// would pin.
+// would pin, as far as there is room.
 func (p Pins) examined(c *catalogue, have approvals.Pins) (held map[string]hold, unseen []pins.Tool) {
 	held = map[string]hold{}
+	count, size := len(have.Tools)+len(have.Forged), 0
+	for _, p := range have.Tools {
+		size += len(p.Definition)
+	}
 	for _, d := range c.defs {
 		if !plausible(d.Name) {
 			continue // it is neither shown nor called
 		}
 		switch h, first := p.compare(c.server, c.identity, d, have); {
+		case first && (count >= mostFirst || size+len(d.Raw) > mostFirstBytes):
+			held[d.Name] = hold{reason: toolNotPinned, full: true}
 		case first:
 			unseen = append(unseen, d)
+			count, size = count+1, size+len(d.Raw)
 		case h.reason != "":
 			held[d.Name] = h
 		}

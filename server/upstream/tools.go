@@ -43,10 +43,13 @@ func (u *Upstream) Tools(ctx context.Context) ([]json.RawMessage, error) {
 		}
 		size += len(raw)
 		all = append(all, tools...)
+		if size > maxBytes || len(all) > maxTools {
+			return nil, fmt.Errorf("the list of tools of upstream %s is too long: at most %d tools and %d MiB are read", u.cfg.Name, maxTools, maxBytes>>20)
+		}
 		if cursor == "" {
 			return all, nil
 		}
-		if page+1 >= maxPages || size > maxBytes || len(all) > maxTools || seen[cursor] {
+		if page+1 >= maxPages || seen[cursor] {
 			return nil, fmt.Errorf("the list of tools of upstream %s does not end", u.cfg.Name)
 		}
 		seen[cursor] = true
