@@ -2,40 +2,41 @@ package main
 
 import (
 	"context"
-	"sync"
+	"os"
 
 	"github.com/countersign-mcp/countersign/cmd/countersign/internal/config"
 	"github.com/countersign-mcp/countersign/cmd/countersign/internal/daemon"
 )
 
-// reloading has a daemon read its configuration again at each SIGHUP, from start
-// on, until stop is called. The daemon tells how a reload went.
-type reloading struct {
-	cancel context.CancelFunc
-	done   sync.WaitGroup
+// hangup are the signals that ask for a reload. They are caught before anything is
+// read: one that comes while a gate starts is about files that it may have read
+// already.
+type hangup struct {
+	signals <-chan os.Signal
+	forget  func()
 }
 
-func reloadOnHangup(ctx context.Context, d *daemon.Daemon) *reloading {
-	ctx, cancel := context.WithCancel(ctx)
-	r := &reloading{cancel: cancel}
+func catchHangups() hangup {
 	ch, forget := hangups()
-	r.done.Go(func() {
-		defer forget()
+	return hangup{ch, forget}
+}
+
+// reload has a daemon read its configuration again at each of them, from now on,
+// until stop is called. The daemon tells how a reload went. stop waits for none that
+// still reads: a daemon that was stopped takes nothing over.
+func (h hangup) reload(ctx context.Context, d *daemon.Daemon) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-ch:
+			case <-h.signals:
 				_ = d.Reload(ctx) // it is logged, counted and on the ledger
 			}
 		}
-	})
-	return r
-}
-
-func (r *reloading) stop() {
-	r.cancel()
-	r.done.Wait()
+	}()
+	return cancel
 }
 
 // again reads the configuration once more, from where it was read first.

@@ -28,6 +28,8 @@ func (serveCmd) Help() string { return needs + " " + reloads }
 
 // Run serves until it is told to stop or something essential fails.
 func (serveCmd) Run(ctx context.Context, term terminal, c *common) error {
+	hangup := catchHangups()
+	defer hangup.forget()
 	cfg, err := config.Load(c.Config)
 	if err != nil {
 		return err
@@ -40,7 +42,7 @@ func (serveCmd) Run(ctx context.Context, term terminal, c *common) error {
 	if err := d.Start(ctx); err != nil {
 		return err
 	}
-	defer reloadOnHangup(ctx, d).stop()
+	defer hangup.reload(ctx, d)()
 	addrs := d.Addrs()
 	fmt.Fprintf(term.err, "countersign: ledger %s\n", d.LedgerPath())
 	fmt.Fprintf(term.err, "countersign: MCP on http://%s%s, approvers' answers on http://%s, operators on http://%s\n",
@@ -72,6 +74,8 @@ func (stdioCmd) Help() string {
 
 // Run serves one client on standard input and output until it closes its end.
 func (stdioCmd) Run(ctx context.Context, term terminal, c *common) error {
+	hangup := catchHangups()
+	defer hangup.forget()
 	cfg, err := config.Load(c.Config)
 	if err != nil {
 		return err
@@ -83,7 +87,7 @@ func (stdioCmd) Run(ctx context.Context, term terminal, c *common) error {
 	if err := d.Start(ctx); err != nil {
 		return err
 	}
-	defer reloadOnHangup(ctx, d).stop()
+	defer hangup.reload(ctx, d)()
 	fmt.Fprintf(term.err, "countersign: ledger %s\n", d.LedgerPath())
 	fmt.Fprintln(term.err, "countersign: a caller that can read or write this user's files can go round this gate; "+
 		"run `countersign serve` under another user where that matters")

@@ -74,7 +74,8 @@ type Daemon struct {
 	cleanups  []cleanup
 
 	generations *generations
-	reloading   sync.Mutex // held by a reload, and by Stop when it begins
+	preparing   sync.Mutex // held by a reload, as long as it takes to read the files too
+	reloading   sync.Mutex // held while a reload takes over, and by Stop when it begins
 	stopped     bool
 	loopCtx     context.Context // ends with the loops
 

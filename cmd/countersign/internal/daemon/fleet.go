@@ -21,43 +21,54 @@ type ship struct {
 	*upstream.Upstream
 	cfg config.Upstream
 
-	mu      sync.Mutex
-	calls   int
-	leaving bool
-	idle    chan struct{} // closed when it leaves and no call is with it
+	mu    sync.Mutex
+	calls int
+	shut  bool // it takes no more calls
+
+	ended chan struct{} // closed when it was let go and has ended
 }
 
 // Do is the upstream's, counted.
 func (s *ship) Do(ctx context.Context, r upstream.Request) (json.RawMessage, error) {
-	s.mu.Lock()
-	s.calls++
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.calls--
-		s.settle()
-	}()
+	if err := s.enter(); err != nil {
+		return nil, err
+	}
+	defer s.exit()
 	return s.Upstream.Do(ctx, r)
 }
 
-// settle tells once that a leaving ship has no calls. s.mu is held.
-func (s *ship) settle() {
-	if !s.leaving || s.calls > 0 {
-		return
+// Tools is the upstream's, counted.
+func (s *ship) Tools(ctx context.Context) ([]json.RawMessage, error) {
+	if err := s.enter(); err != nil {
+		return nil, err
 	}
-	select {
-	case <-s.idle:
-	default:
-		close(s.idle)
-	}
+	defer s.exit()
+	return s.Upstream.Tools(ctx)
 }
 
-func (s *ship) leave() {
+func (s *ship) enter() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leaving = true
-	s.settle()
+	if s.shut {
+		return fmt.Errorf("it is not configured any more: %w", upstream.ErrNotSent)
+	}
+	s.calls++
+	return nil
+}
+
+func (s *ship) exit() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls--
+}
+
+// close shuts it if no call is with it: one that comes a moment later must not be
+// cut off in the middle.
+func (s *ship) close() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shut = s.calls == 0
+	return s.shut
 }
 
 // StartOf says how a configured upstream is started, by the gate and by whoever
@@ -103,7 +114,7 @@ func (f *fleet) plan(cfg *config.Config) (map[string]*ship, error) {
 		if err != nil {
 			return nil, err
 		}
-		next[name] = &ship{Upstream: up, cfg: c, idle: make(chan struct{})}
+		next[name] = &ship{Upstream: up, cfg: c, ended: make(chan struct{})}
 	}
 	return next, nil
 }
@@ -129,15 +140,25 @@ func (f *fleet) sail(next map[string]*ship) (fresh map[string]*ship) {
 	return fresh
 }
 
+// linger is how long at least an upstream stays that is not configured any more.
+const linger = 2 * time.Second
+
 func (f *fleet) farewell(name string, s *ship) {
-	s.leave()
-	late := time.NewTimer(f.longest)
+	defer close(s.ended)
+	late := time.NewTimer(max(f.longest, linger))
 	defer late.Stop()
-	select {
-	case <-s.idle:
-	case <-late.C:
-	case <-f.over:
-		return // close ends it
+	// A call that was looked up in its list is not with it yet.
+	look := time.NewTicker(linger)
+	defer look.Stop()
+	for done := false; !done; {
+		select {
+		case <-look.C:
+			done = s.close()
+		case <-late.C:
+			done = true
+		case <-f.over:
+			return // close ends it
+		}
 	}
 	if err := s.Close(); err != nil {
 		f.log.Warn("an upstream that is not configured any more could not be stopped", "upstream", name, "error", err)

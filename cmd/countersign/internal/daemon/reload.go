@@ -44,12 +44,15 @@ var errStopped = errors.New("the process is being stopped")
 // tightened now must not wait for a port. Calls that come meanwhile are judged by
 // the old configuration or by the new one as a whole.
 func (d *Daemon) Reload(ctx context.Context) error {
+	d.preparing.Lock()
+	defer d.preparing.Unlock()
+	next, fleet, restart, err := d.prepare()
+	// Not before: a file that can't be read to its end must not keep Stop waiting.
 	d.reloading.Lock()
 	defer d.reloading.Unlock()
 	if d.stopped {
 		return errStopped
 	}
-	next, fleet, restart, err := d.prepare()
 	if err == nil {
 		err = d.record(ctx, next)
 	}

@@ -282,7 +282,7 @@ func TestReloadOfUpstreams(t *testing.T) {
 		t.Errorf("the call that was with the old one: %s %s", res.Error, res.Result)
 	}
 	select {
-	case <-old.idle:
+	case <-old.ended:
 	case <-time.After(30 * time.Second):
 		t.Error("the old one was not let go")
 	}
