@@ -17,7 +17,7 @@ type doubts struct {
 	halves  []string // regular expressions such as ^a|b$
 	paths   []string // arguments that are compared with the beginning of a path
 	urls    []string // and of a URL
-	strange []string // labels that nothing has
+	asked   asked
 }
 
 func doubtsOf(checked *ast.AST) doubts {
@@ -27,11 +27,12 @@ func doubtsOf(checked *ast.AST) doubts {
 		switch e.Kind() {
 		case ast.CallKind:
 			d.call(e.AsCall(), checked)
+			d.asked.in(e.AsCall())
 		case ast.ComprehensionKind:
-			d.loop(e.AsComprehension())
+			d.asked.loop(e.AsComprehension())
 		}
 	}))
-	for _, list := range []*[]string{&d.softens, &d.sizes, &d.halves, &d.paths, &d.urls, &d.strange} {
+	for _, list := range []*[]string{&d.softens, &d.sizes, &d.halves, &d.paths, &d.urls} {
 		slices.Sort(*list)
 		*list = slices.Compact(*list)
 	}
@@ -146,34 +147,4 @@ func (d *doubts) call(call ast.CallExpr, checked *ast.AST) {
 			d.urls = append(d.urls, name)
 		}
 	}
-}
-
-// known are the labels that a value can have; of a session they stand after
-// "session:".
-var known = []string{"user", "system", "retrieved", "model", Unknown}
-
-// loop looks at labels(…).exists(l, l == "retreived").
-func (d *doubts) loop(loop ast.ComprehensionExpr) {
-	over := loop.IterRange()
-	if over.Kind() != ast.CallKind || over.AsCall().FunctionName() != labelsFunction {
-		return
-	}
-	ast.PostOrderVisit(loop.LoopStep(), ast.NewExprVisitor(func(e ast.Expr) {
-		if e.Kind() != ast.CallKind {
-			return
-		}
-		call := e.AsCall()
-		if f := call.FunctionName(); f != operators.Equals && f != operators.NotEquals {
-			return
-		}
-		for i, side := range call.Args() {
-			other := call.Args()[1-i]
-			if side.Kind() != ast.IdentKind || side.AsIdent() != loop.IterVar() {
-				continue
-			}
-			if text, ok := literalText(other); ok && !slices.Contains(known, strings.TrimPrefix(text, "session:")) {
-				d.strange = append(d.strange, text)
-			}
-		}
-	}))
 }

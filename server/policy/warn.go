@@ -148,8 +148,11 @@ func (w *warner) condition(r *rule, met []*entry) {
 	for _, text := range r.when.halves {
 		w.say(r.line, "the rule %s looks for %q, where ^ and $ belong to one of the ways only; put the ways in parentheses", r.id, text)
 	}
-	for _, label := range r.when.strange {
-		w.say(r.line, "the rule %s asks for the label %s, which nothing has; the labels are %s", r.id, label, strings.Join(known, ", "))
+	for _, what := range r.when.asked.strange() {
+		w.say(r.line, "the rule %s asks for the label %s", r.id, what)
+	}
+	if label := r.when.asked.trusts(); label != "" {
+		w.say(r.line, "the rule %s asks for %s and not for unknown: while Redis can't be reached it does not fire", r.id, label)
 	}
 }
 

@@ -119,10 +119,26 @@ func TestConditionsThatLetPass(t *testing.T) {
 		`args.s.matches("(?i)^foo|x|bar$")`: "put the ways in parentheses",
 		`args.s.matches("limit$|^explain")`: "",
 		// Labels that nothing has.
-		`labels("/x").exists(l, l == "retreived")`:         "the label retreived, which nothing has",
-		`labels("").exists(l, l == "session:retrieved")`:   "",
-		`labels("/x").exists(l, "modell" != l)`:            "the label modell",
-		`labels("/x").exists(l, l == "user" || l == "me")`: "the label me",
+		`labels("/x").exists(l, l == "retreived")`:       "the label retreived, which nothing has",
+		`labels("/x").exists(l, l in ["user", "modle"])`: "the label modle, which nothing has",
+		`"retreived" in labels("/x")`:                    "the label retreived, which nothing has",
+		`"retrieved" in labels("/x")`:                    "",
+		`args.x in ["retreived"]`:                        "",
+		`["/x", ""].exists(p, "model" in labels(p))`:     "",
+		// Labels that what is looked at never has.
+		`"retrieved" in labels("")`:         "the label retrieved, which no session has; write session:retrieved",
+		`"unknown" in labels("")`:           "",
+		`"session:model" in labels("/x")`:   `the label session:model, which no argument has`,
+		`labels("").exists(l, l == "user")`: "which no session has; write session:user",
+		// What a session carries can be unknown.
+		`labels("").exists(l, l == "session:retrieved")`:                      "asks for session:retrieved and not for unknown: while Redis",
+		`"session:model" in labels("")`:                                       "asks for session:model and not for unknown",
+		`labels("").exists(l, l in ["session:retrieved", "unknown"])`:         "",
+		`"session:model" in labels("") || "unknown" in labels("")`:            "",
+		`"session:model" in labels("") || "unknown" in labels("/x")`:          "and not for unknown",
+		`["", "/x"].exists(p, labels(p).exists(l, l == "session:retrieved"))`: "and not for unknown",
+		`labels("/x").exists(l, "modell" != l)`:                               "the label modell",
+		`labels("/x").exists(l, l == "user" || l == "me")`:                    "the label me",
 	} {
 		tail := "when: '" + when + "'}\n"
 		got := warned(t, warnHead+tail)
