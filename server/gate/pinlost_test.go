@@ -39,3 +39,50 @@ func TestALostPinIsNotReplacedInSilence(t *testing.T) {
 		return err == nil && got.Tools["cancel_order"].Digest == was.Tools["cancel_order"].Digest && got.Tools["cancel_order"].Rev == 2
 	})
 }
+
+// A store that lost its pins, or was given older ones, is told them again by who
+// remembers.
+func TestALostPinIsWrittenAgain(t *testing.T) {
+	b := newBench(t)
+	b.pinned(Pins{FirstUse: true})
+	b.shows()
+	was, err := b.mini.DB(0).HKeys("{countersign}:pn:desk")
+	if err != nil || len(was) == 0 {
+		t.Fatalf("%v %v", was, err)
+	}
+	old := b.mini.HGet("{countersign}:pn:desk", "p:cancel_order")
+	b.dir.SetTools(changedTools)
+	b.reread()
+	b.shows()
+	b.agree(b.asksOnce(), "ben")
+	for name, harm := range map[string]func(){
+		"deleted":  func() { b.mini.Del("{countersign}:pn:desk") },
+		"put back": func() { b.mini.HSet("{countersign}:pn:desk", "p:cancel_order", old) },
+		"garbage":  func() { b.mini.HSet("{countersign}:pn:desk", "p:cancel_order", "garbage") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			harm()
+			b.reread()
+			if !slices.Contains(b.shows(), "cancel_order") {
+				t.Error("it is held")
+			}
+			b.eventually("it is written again", func() bool {
+				got, err := b.store.Pins(t.Context(), "desk")
+				return err == nil && got.Tools["cancel_order"].Rev == 2
+			})
+		})
+	}
+}
+
+// A pin that does not open, and that nobody remembers, is no invitation to take
+// what comes: the tool is held.
+func TestAForgedPinHolds(t *testing.T) {
+	b := newBench(t)
+	b.pinned(Pins{FirstUse: true})
+	b.mini.HSet("{countersign}:pn:desk", "p:echo", "garbage")
+	wantRefusal(t, b.do(ana, "echo", `{}`), codeParams, "tool_not_pinned")
+	b.agree(b.asksOnce(), "ben")
+	if s := read(t, b.do(ana, "echo", `{}`)); s.IsError {
+		t.Error(s)
+	}
+}
