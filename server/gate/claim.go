@@ -3,7 +3,6 @@ package gate
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -44,20 +43,9 @@ func (s *stuck) Error() string { return s.words }
 // also are labels that whoever comes for it has of the same call.
 func (g *Gate) fit(ctx context.Context, id string, who action.Actor, also map[string][]string) (*claimed, error) {
 	st := g.state.Load()
-	var p approvals.Parked
-	err := g.insist(ctx, func(ctx context.Context) (err error) {
-		p, err = g.store.Load(ctx, id, who)
-		return err
-	})
-	switch {
-	case errors.Is(err, approvals.Forged):
-		return nil, g.void(ctx, st.Policy, approvals.Parked{Ticket: approvals.Ticket{ID: id}}, approvals.CauseForged, err)
-	case isFinal(err):
-		return nil, errSettled
-	case err != nil:
-		return nil, &stuck{sayStuckStore}
-	case p.State != approvals.Approved:
-		return nil, errSettled
+	p, err := g.loadApproved(ctx, st, id, who)
+	if err != nil {
+		return nil, err
 	}
 	labels := provenance.Union(also, g.carries(ctx, st, p.Envelope.Call))
 	if cause, err := g.misfit(st, p, who, labels); cause != "" {
@@ -91,6 +79,26 @@ func (g *Gate) fit(ctx context.Context, id string, who action.Actor, also map[st
 	return &claimed{parked: p, policy: st.Policy, up: up, gen: cat.gen, labels: labels}, nil
 }
 
+// loadApproved loads an approval that waits to be run. One that can't be read is
+// ended as void.
+func (g *Gate) loadApproved(ctx context.Context, st *State, id string, who action.Actor) (p approvals.Parked, err error) {
+	err = g.insist(ctx, func(ctx context.Context) (err error) {
+		p, err = g.store.Load(ctx, id, who)
+		return err
+	})
+	switch {
+	case errors.Is(err, approvals.Forged):
+		return p, g.void(ctx, st.Policy, approvals.Parked{Ticket: approvals.Ticket{ID: id}}, approvals.CauseForged, err)
+	case isFinal(err):
+		return p, errSettled
+	case err != nil:
+		return p, &stuck{sayStuckStore}
+	case p.State != approvals.Approved:
+		return p, errSettled
+	}
+	return p, nil
+}
+
 // still tells whether a list is of the server that an approved call was bound to,
 // and describes its tool in the same way.
 func (c *catalogue) still(e *action.Envelope) bool {
@@ -101,18 +109,10 @@ func (c *catalogue) still(e *action.Envelope) bool {
 // misfit compares an approved call with what holds now. A cause means that it
 // may not run; the error says more, for the log.
 func (g *Gate) misfit(st *State, p approvals.Parked, who action.Actor, labels map[string][]string) (cause string, err error) {
-	e := &p.Envelope
-	d := e.Digest()
-	if !g.ring.Verify(keys.Bound, p.Bound, d.Bytes()) || e.OperationID != p.ID || e.Call.Actor.ID != who.ID {
-		return approvals.CauseForged, errors.New("the stored call is not the one that people saw")
+	c := p.Envelope.Call
+	if cause, err := g.genuine(p, c.Actor.ID == who.ID); cause != "" || err != nil {
+		return cause, err
 	}
-	if err := g.store.Recount(p); err != nil {
-		if errors.Is(err, approvals.Forged) {
-			return approvals.CauseForged, err
-		}
-		return "", errSettled // too late to claim, and the like
-	}
-	c := e.Call
 	if !g.gates.list(st, c.Server, c.Tool) {
 		return approvals.CausePolicy, nil
 	}
@@ -128,6 +128,23 @@ func (g *Gate) misfit(st *State, p approvals.Parked, who action.Actor, labels ma
 		}
 	}
 	return cause, err
+}
+
+// genuine tells whether what is stored is what people saw, and whether they agreed
+// to it. theirs says that it is of the actor who comes for it, by the sealed part.
+func (g *Gate) genuine(p approvals.Parked, theirs bool) (cause string, err error) {
+	e := &p.Envelope
+	if !g.ring.Verify(keys.Bound, p.Bound, digestOf(*e)) || e.OperationID != p.ID || !theirs {
+		return approvals.CauseForged, errors.New("what is stored is not what people saw")
+	}
+	err = g.store.Recount(p)
+	switch {
+	case errors.Is(err, approvals.Forged):
+		return approvals.CauseForged, err
+	case err != nil:
+		return "", errSettled // too late to claim, and the like
+	}
+	return "", nil
 }
 
 // stillWho judges an approved call as the actor is now.
@@ -351,34 +368,4 @@ func (g *Gate) leaveToRun(ctx context.Context, c *claimed) (permit, outcome) {
 		return permit{}, notRun(approvals.CauseOverslept)
 	}
 	return p, outcome{}
-}
-
-// isFinal tells whether an error is a conflict that a second try would meet
-// again. "Unavailable" is not: it leaves open what happened.
-func isFinal(err error) bool {
-	c, ok := approvals.AsConflict(err)
-	return ok && c != approvals.StoreUnavailable && c != approvals.Moved
-}
-
-// storeTimeout bounds one call to the store.
-const storeTimeout = 5 * time.Second
-
-// insist repeats a step until its reply is known, a few times. Every step is
-// safe to send twice.
-func (g *Gate) insist(ctx context.Context, step func(context.Context) error) error {
-	pause := 50 * time.Millisecond
-	for try := 1; ; try++ {
-		one, cancel := context.WithTimeout(ctx, storeTimeout)
-		err := step(one)
-		cancel()
-		if err == nil || isFinal(err) || errors.Is(err, approvals.Moved) || try == 4 {
-			return err
-		}
-		select {
-		case <-time.After(pause):
-			pause *= 3
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
-		}
-	}
 }

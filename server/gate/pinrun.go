@@ -10,7 +10,6 @@ import (
 	"github.com/countersign-mcp/countersign/approvals"
 	"github.com/countersign-mcp/countersign/approvals/action"
 	"github.com/countersign-mcp/countersign/approvals/fault"
-	"github.com/countersign-mcp/countersign/approvals/keys"
 	"github.com/countersign-mcp/countersign/approvals/ledger"
 )
 
@@ -52,20 +51,9 @@ func (g *Gate) tryOwn(r *run, id string) {
 // fitOwn is fit for the gate's own approvals.
 func (g *Gate) fitOwn(ctx context.Context, id string) (*ownClaim, error) {
 	st := g.state.Load()
-	var p approvals.Parked
-	err := g.insist(ctx, func(ctx context.Context) (err error) {
-		p, err = g.store.Load(ctx, id, self)
-		return err
-	})
-	switch {
-	case errors.Is(err, approvals.Forged):
-		return nil, g.void(ctx, st.Policy, approvals.Parked{Ticket: approvals.Ticket{ID: id}}, approvals.CauseForged, err)
-	case isFinal(err):
-		return nil, errSettled
-	case err != nil:
-		return nil, &stuck{sayStuckStore}
-	case p.State != approvals.Approved:
-		return nil, errSettled
+	p, err := g.loadApproved(ctx, st, id, self)
+	if err != nil {
+		return nil, err
 	}
 	if cause, err := g.misfitOwn(st, p); cause != "" {
 		return nil, g.void(ctx, st.Policy, p, cause, err)
@@ -90,16 +78,9 @@ func (g *Gate) fitOwn(ctx context.Context, id string) (*ownClaim, error) {
 
 // misfitOwn compares an approved change with what holds now.
 func (g *Gate) misfitOwn(st *State, p approvals.Parked) (cause string, err error) {
-	e := &p.Envelope
-	d := e.Digest()
-	if !g.ring.Verify(keys.Bound, p.Bound, d.Bytes()) || e.OperationID != p.ID || !ours(e.Call.Actor.ID, e.Call.Tool) {
-		return approvals.CauseForged, errors.New("the stored change is not the one that people saw")
-	}
-	if err := g.store.Recount(p); err != nil {
-		if errors.Is(err, approvals.Forged) {
-			return approvals.CauseForged, err
-		}
-		return "", errSettled
+	c := p.Envelope.Call
+	if cause, err := g.genuine(p, ours(c.Actor.ID, c.Tool)); cause != "" || err != nil {
+		return cause, err
 	}
 	return sameAsked(st, p), nil
 }
