@@ -176,7 +176,7 @@ func digestOfArgs(args json.RawMessage) action.Digest {
 
 // view is what people are shown: what was pinned beside what is there now, and a
 // new tool whole.
-func (ch change) view(info Info) (title string, v approvals.View) {
+func (ch change) view(st *State, info Info) (title string, v approvals.View) {
 	var before, after []pins.Tool
 	moved := false
 	var same []string
@@ -197,6 +197,7 @@ func (ch change) view(info Info) (title string, v approvals.View) {
 	if moved {
 		fmt.Fprintf(&w, "another server: its command, directory, variables or name are not those that were pinned\n  it calls itself now: %s\n",
 			redact.Visible(strings.TrimSpace(info.Name+" "+info.Version)))
+		w.WriteString(ch.becomes(st, info.Name))
 	}
 	for _, name := range same {
 		fmt.Fprintf(&w, "tool as before, of the other server: %s\n", name)
@@ -220,6 +221,26 @@ func (ch change) view(info Info) (title string, v approvals.View) {
 	return fmt.Sprintf("Agree to other definitions of %s of %s", tools, redact.Visible(ch.Server)), v
 }
 
+// becomes says what makes it another server, as far as that is known: where the pins
+// are the file's, what it was and what it is; else what it is, since of pins that were
+// made at run time only the digest of the server is kept.
+func (ch change) becomes(st *State, name string) string {
+	is, known := st.Starts[ch.Server]
+	if !known {
+		return ""
+	}
+	is.Name, is.Identity = name, ch.Identity
+	var was pins.Server
+	if st.Pins.File != nil {
+		was = st.Pins.File.Servers[ch.Server]
+	}
+	inFile := func(t newPin) bool { return t.from.digest.IsZero() || t.from.identity == was.Identity }
+	if !was.Identity.IsZero() && !slices.ContainsFunc(ch.Tools, func(t newPin) bool { return !inFile(t) }) {
+		return pins.Changes{Identity: pins.Diff(was, is).Identity}.Text()
+	}
+	return "what it was is not on record; this is what it is now\n" + pins.Changes{Identity: pins.Diff(pins.Server{}, is).Identity}.Text()
+}
+
 // asking is the gate's own request.
 func (g *Gate) asking(st *State, route approvals.Route, ch change, args json.RawMessage, op string) approvals.Park {
 	info := st.Upstreams[ch.Server].Info()
@@ -238,7 +259,7 @@ func (g *Gate) asking(st *State, route approvals.Route, ch change, args json.Raw
 		Rules:        []string{ruleDefinitions + ": the server describes these tools in another way than what is pinned; they are held back until someone agrees"},
 		Requirements: []approvals.Requirement{route.Require(nil)}, Channels: slices.Clone(route.Channels),
 	}
-	p.Title, p.View = ch.view(Info{Name: info.Name, Version: info.Version})
+	p.Title, p.View = ch.view(st, Info{Name: info.Name, Version: info.Version})
 	return p
 }
 

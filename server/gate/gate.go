@@ -18,6 +18,7 @@ import (
 	"github.com/countersign-mcp/countersign/approvals/action"
 	"github.com/countersign-mcp/countersign/approvals/keys"
 	"github.com/countersign-mcp/countersign/approvals/ledger"
+	"github.com/countersign-mcp/countersign/server/pins"
 	"github.com/countersign-mcp/countersign/server/policy"
 	"github.com/countersign-mcp/countersign/server/provenance"
 	"github.com/countersign-mcp/countersign/server/upstream"
@@ -67,6 +68,10 @@ type State struct {
 	Roster    *approvals.Roster
 	Upstreams map[string]Upstream
 	Pins      Pins
+	// Starts are how the upstreams are started, as people may read it, for what they
+	// are shown when one is another server. One that is not there is shown by its
+	// name alone.
+	Starts map[string]pins.Server
 	// Callers are all who may call, as their credentials have it: one entry for
 	// each, before the policy gives roles. nil: whoever the edge lets in.
 	Callers []action.Actor

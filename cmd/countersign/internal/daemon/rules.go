@@ -11,6 +11,7 @@ import (
 	"github.com/countersign-mcp/countersign/cmd/countersign/internal/config"
 	"github.com/countersign-mcp/countersign/server"
 	"github.com/countersign-mcp/countersign/server/gate"
+	"github.com/countersign-mcp/countersign/server/pins"
 	"github.com/countersign-mcp/countersign/server/policy"
 	"github.com/countersign-mcp/countersign/webhook"
 )
@@ -101,9 +102,19 @@ func (r *rules) after(was *rules) {
 	}
 }
 
+// starts are how the upstreams are started, without what looks like a secret.
+func (r *rules) starts() map[string]pins.Server {
+	out := map[string]pins.Server{}
+	for name := range r.cfg.Upstreams {
+		s := StartOf(r.cfg, name, "")
+		out[name] = pins.Describe(pins.Start{Command: s.Command, Dir: s.Dir, Env: s.Env}, "")
+	}
+	return out
+}
+
 // state is what the gate judges by.
 func (r *rules) state(fleet map[string]*ship) gate.State {
-	return gate.State{Policy: r.policy, Roster: r.roster, Upstreams: ships(fleet), Pins: r.pins, Callers: r.callers(), Gone: r.gone}
+	return gate.State{Policy: r.policy, Roster: r.roster, Upstreams: ships(fleet), Pins: r.pins, Starts: r.starts(), Callers: r.callers(), Gone: r.gone}
 }
 
 // secrets are what the webhook verifies with.
