@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,7 +24,7 @@ type policyRestoreCmd struct {
 // Help says what happens to the file that is there.
 func (policyRestoreCmd) Help() string {
 	return "Each policy that a gate of this data_dir has loaded is kept there, the newest 50. " +
-		"The file that is replaced stays beside it as FILE.replaced. A running gate takes the policy over at SIGHUP; its ledger says so."
+		"The file that is replaced stays beside it as FILE.replaced, and the one before it as FILE.replaced-DIGEST. A running gate takes the policy over at SIGHUP; its ledger says so."
 }
 
 // Run lists what is kept, or puts one of them into the policy file.
@@ -125,7 +126,13 @@ func putBack(path string, b []byte) (replaced string, err error) {
 		if err != nil {
 			return "", fmt.Errorf("reading the policy that is there: %w", err)
 		}
+		if bytes.Equal(old, b) {
+			return "", nil
+		}
 		mode, replaced = info.Mode().Perm()&^0o022, path+".replaced"
+		if err := setAside(replaced, old); err != nil {
+			return "", cantWrite(path, err)
+		}
 		if err := archive.Write(replaced, old, mode, info); err != nil {
 			return "", cantWrite(path, err)
 		}
@@ -136,6 +143,21 @@ func putBack(path string, b []byte) (replaced string, err error) {
 		return "", cantWrite(path, err)
 	}
 	return replaced, nil
+}
+
+// setAside gives what an earlier restore kept a name of its own: it may be the only
+// copy. Where it is what is to be kept now, it stays.
+func setAside(kept string, now []byte) error {
+	was, err := os.ReadFile(kept)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case bytes.Equal(was, now):
+		return nil
+	}
+	return os.Rename(kept, kept+"-"+policy.DigestOf(was).Hex()[:16])
 }
 
 func cantWrite(path string, err error) error {

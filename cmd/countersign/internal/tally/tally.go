@@ -69,8 +69,15 @@ func (s Span) holds(t time.Time) bool {
 	return (s.From.IsZero() || !t.Before(s.From)) && (s.To.IsZero() || t.Before(s.To))
 }
 
-// Tally counts. It is for one goroutine. Its memory grows with the number of
-// different names and with the reviewed calls of the time that is counted.
+// maxNames is how many different names are counted each for itself. Callers choose
+// names: those of tools that don't exist are on the ledger, too.
+const maxNames = 10_000
+
+// others are the names beyond that, together.
+const others = "(others)"
+
+// Tally counts. It is for one goroutine. Its memory grows with the reviewed calls of
+// the time that is counted.
 type Tally struct {
 	span Span
 	zone *time.Location
@@ -198,6 +205,9 @@ func (t *Tally) move(d ledger.Record, to kind) {
 }
 
 func (t *Tally) because(reason string, observed bool) {
+	if t.reasons[reason] == nil && len(t.reasons) >= maxNames {
+		reason = others
+	}
 	r := t.reasons[reason]
 	if r == nil {
 		r = &Reason{Reason: reason}
@@ -227,6 +237,9 @@ func (t *Tally) count(r ledger.Record, k kind, n int) {
 }
 
 func of(m map[string]*Counts, name string) *Counts {
+	if m[name] == nil && len(m) >= maxNames {
+		name = others
+	}
 	if m[name] == nil {
 		m[name] = new(Counts)
 	}
