@@ -246,11 +246,12 @@ func (k *call) leave() (permit, error) {
 }
 
 // forward sends an allowed call to the process that listed its tool. If that is no
-// more, what the next one lists is looked at, once.
+// more, or a change was announced, or other pins count by now, what is listed then is
+// looked at, once.
 func (k *call) forward(ctx context.Context, p permit) (outcome, *refusal) {
 	listed := k.st
-	if p.up != listed.Upstreams[k.c.Server] { // a reload put another in its place
-		listed = k.g.state.Load()
+	if now := k.g.state.Load(); k.g.outdated(k.cat, now) {
+		listed = now
 		if no := k.look(ctx, listed); no != nil {
 			return outcome{}, no
 		}

@@ -25,6 +25,8 @@ type catalogue struct {
 
 	server   string        // the upstream's name
 	identity action.Digest // of the server that gave the list
+	by       *State        // with whose pins it was compared
+	epoch    uint64        // of the gate before what is pinned was read
 	held     map[string]hold
 	first    []string // tools that were pinned at this first sight of them
 	absent   []string // pinned tools that the list does not have
@@ -61,12 +63,13 @@ func (g *Gate) catalogue(ctx context.Context, st *State, server string, age time
 	}
 	if known, ok := g.listings.Load(up); ok {
 		c := known.(*catalogue)
-		if c.gen == up.Generation() && time.Since(c.at) <= age {
+		if !g.outdated(c, st) && time.Since(c.at) <= age {
 			return c, nil
 		}
 	}
-	// Those who come meanwhile share one reading, which no one's leaving ends.
-	ch := g.lists.DoChan(fmt.Sprintf("%p %d", up, g.epoch.Load()), func() (any, error) {
+	// Those who come meanwhile share one reading, which no one's leaving ends. Who
+	// comes after a change was announced, or by another state, has one of its own.
+	ch := g.lists.DoChan(fmt.Sprintf("%p %p %d %d", up, st, g.epoch.Load(), up.Generation()), func() (any, error) {
 		ctx, cancel := context.WithTimeout(g.life, listTimeout)
 		defer cancel()
 		return g.read(ctx, st, server)
@@ -82,6 +85,13 @@ func (g *Gate) catalogue(ctx context.Context, st *State, server string, age time
 	}
 }
 
+// outdated tells whether a list, or what it was compared with, may not be what
+// counts for this state any more.
+func (g *Gate) outdated(c *catalogue, st *State) bool {
+	up := st.Upstreams[c.server]
+	return c.by != st || c.epoch != g.epoch.Load() || up == nil || c.gen != up.Generation()
+}
+
 // read reads an upstream's list and compares it with what is pinned.
 func (g *Gate) read(ctx context.Context, st *State, server string) (*catalogue, error) {
 	up, epoch := st.Upstreams[server], g.epoch.Load()
@@ -89,9 +99,9 @@ func (g *Gate) read(ctx context.Context, st *State, server string) (*catalogue, 
 	if err != nil {
 		return nil, err
 	}
-	c.server, c.identity = server, up.Identity()
+	c.server, c.by, c.epoch = server, st, epoch
 	g.examine(ctx, st.Pins, c)
-	if c.gen == up.Generation() && epoch == g.epoch.Load() { // else it may be of the process before, or of other pins
+	if !g.outdated(c, g.state.Load()) { // else it may be of the process before, or of other pins
 		g.listings.Store(up, c)
 	}
 	g.notice(c)
@@ -107,14 +117,19 @@ func (g *Gate) list(ctx context.Context, up Upstream) (*catalogue, error) {
 		if err != nil {
 			return nil, err
 		}
+		wrong, why := 0, error(nil)
 		for _, raw := range tools {
 			def, err := pins.Define(raw)
 			if err != nil {
-				g.log.Warn("a tool in the upstream's list is not one; it is left out", "error", err)
+				wrong, why = wrong+1, err
 				continue
 			}
 			c.defs = append(c.defs, def)
 		}
+		if wrong > 0 { // once for all of them: there may be thousands
+			g.log.Warn("some tools in the upstream's list are none; they are left out", "tools", wrong, "error", why)
+		}
+		c.identity = up.Identity()
 		if c.gen == up.Generation() {
 			break
 		}

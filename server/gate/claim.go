@@ -24,7 +24,7 @@ type claimed struct {
 	labels map[string][]string // known by now, beside those that it was parked with
 	policy *policy.Set         // by which it was found fit
 	up     Upstream
-	gen    uint64 // of the upstream when its list was read
+	cat    *catalogue // the list that was compared last
 	grant  approvals.Grant
 }
 
@@ -76,7 +76,7 @@ func (g *Gate) fit(ctx context.Context, id string, who action.Actor, also map[st
 		// an old record back.
 		return nil, g.void(ctx, st.Policy, p, string(approvals.AlreadyUsed), nil)
 	}
-	return &claimed{parked: p, policy: st.Policy, up: up, gen: cat.gen, labels: labels}, nil
+	return &claimed{parked: p, policy: st.Policy, up: up, cat: cat, labels: labels}, nil
 }
 
 // loadApproved loads an approval that waits to be run. One that can't be read is
@@ -343,7 +343,7 @@ func (g *Gate) leaveToRun(ctx context.Context, c *claimed) (permit, outcome) {
 	call := c.parked.Envelope.Call
 	// One that was replaced meanwhile is found by leaveFor: its numbers say nothing
 	// about the other's.
-	if st := g.state.Load(); st.Upstreams[call.Server] == c.up && c.up.Generation() != c.gen {
+	if st := g.state.Load(); st.Upstreams[call.Server] == c.up && g.outdated(c.cat, st) {
 		cat, err := g.catalogue(ctx, st, call.Server, 0)
 		if err != nil {
 			return permit{}, notRun(approvals.CauseNotSent)
@@ -351,7 +351,7 @@ func (g *Gate) leaveToRun(ctx context.Context, c *claimed) (permit, outcome) {
 		if !cat.still(&c.parked.Envelope) || !cat.offers(call.Tool) {
 			return permit{}, notRun(approvals.CauseTool)
 		}
-		c.gen = cat.gen
+		c.cat = cat
 	}
 	// As in still: by what was known when it was parked, and by all that is now.
 	cause, then := approvals.CausePolicy, factsOf(call, c.parked.Envelope)

@@ -48,7 +48,7 @@ func (g *Gate) leaveFor(f policy.Facts, by grounds, before time.Time) (permit, e
 	}
 	p := permit{up: up, call: c, before: before}
 	if by.won != nil {
-		p.gen = by.won.gen
+		p.gen = by.won.cat.gen
 	}
 	return p, nil
 }

@@ -108,13 +108,35 @@ func (b *board) remember(server string, saved bool, ps ...approvals.Pin) {
 	defer b.mu.Unlock()
 	w := b.wall(server)
 	for _, p := range ps {
-		w.Tools[p.Tool] = p
-		if saved {
-			delete(w.unsaved, p.Tool)
-		} else {
-			w.unsaved[p.Tool] = true
+		w.note(p, saved)
+	}
+}
+
+func (w *wall) note(p approvals.Pin, saved bool) {
+	w.Tools[p.Tool] = p
+	if saved {
+		delete(w.unsaved, p.Tool)
+	} else {
+		w.unsaved[p.Tool] = true
+	}
+}
+
+// rememberFirst is remember for pins of what was seen first. Of two that are seen at
+// once one is first: Moved, and nothing is noted, when another one is known by now.
+func (b *board) rememberFirst(server string, saved bool, ps ...approvals.Pin) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	w := b.wall(server)
+	for _, p := range ps {
+		is, known := w.Tools[p.Tool]
+		if known && (is.Rev > p.Rev || is.Rev == p.Rev && (is.Digest != p.Digest || is.Identity != p.Identity)) {
+			return approvals.Moved
 		}
 	}
+	for _, p := range ps {
+		w.note(p, saved)
+	}
+	return nil
 }
 
 func (b *board) refuse(server string, changes []action.Digest) {
@@ -180,8 +202,7 @@ func (g *Gate) pinFirst(ctx context.Context, c *catalogue, unseen []pins.Tool, h
 		})
 	}
 	if g.board.resting() {
-		g.board.remember(c.server, false, first...)
-		return nil
+		return g.board.rememberFirst(c.server, false, first...)
 	}
 	ctx, cancel := context.WithTimeout(ctx, pinsTimeout)
 	defer cancel()
@@ -192,26 +213,34 @@ func (g *Gate) pinFirst(ctx context.Context, c *catalogue, unseen []pins.Tool, h
 	if err != nil {
 		g.board.rest(time.Now().Add(pinsRest))
 	}
-	g.board.remember(c.server, err == nil, first...)
-	return nil
+	return g.board.rememberFirst(c.server, err == nil, first...)
 }
 
+// mostTries is how often a first sight is compared again because other pins came
+// between.
+const mostTries = 4
+
 // examine compares a list with the pins, and pins what may be pinned at first
-// sight.
+// sight. What could be pinned neither here nor by another is held.
 func (g *Gate) examine(ctx context.Context, p Pins, c *catalogue) {
 	have, err := g.readPins(ctx, c.server)
-	for range 4 {
+	for try := 0; ; try++ {
 		var unseen []pins.Tool
 		if c.held, unseen = p.examined(c, have); len(unseen) == 0 {
 			break
 		}
-		for _, t := range unseen {
-			c.first = append(c.first, t.Name)
+		if try == mostTries {
+			for _, t := range unseen {
+				c.held[t.Name] = hold{reason: toolNotPinned}
+			}
+			break
 		}
 		if g.pinFirst(ctx, c, unseen, have) != nil {
-			c.first = nil
 			have, err = g.readPins(ctx, c.server)
 			continue
+		}
+		for _, t := range unseen {
+			c.first = append(c.first, t.Name)
 		}
 		have = g.board.now(c.server)
 	}

@@ -313,3 +313,22 @@ func TestToolsReadsAllPages(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// A list has an end, on one page as on many.
+func TestToolsRefusesAListWithoutEnd(t *testing.T) {
+	for name, n := range map[string]int{"too many tools on one page": 10_001, "as many as may be": 10_000} {
+		t.Run(name, func(t *testing.T) {
+			u := start(t, upstreamtest.NewDir(t, "["+strings.Repeat(`{"name":"a"},`, n-1)+`{"name":"a"}]`))
+			tools, err := u.Tools(t.Context())
+			if (err == nil) != (n == 10_000) || err == nil && len(tools) != n {
+				t.Errorf("%d tools: %v", len(tools), err)
+			}
+		})
+	}
+	t.Run("too many pages", func(t *testing.T) {
+		u := start(t, upstreamtest.NewDir(t, "["+strings.Repeat(`{"name":"a"},`, 100)+`{"name":"a"}]`), upstreamtest.PageVar, "1")
+		if tools, err := u.Tools(t.Context()); err == nil {
+			t.Errorf("%d tools", len(tools))
+		}
+	})
+}
