@@ -9,6 +9,12 @@ import (
 
 type checkCmd struct{}
 
+// Help says how far it goes.
+func (checkCmd) Help() string {
+	return "Reads the configuration and the files that it names. Notes are of what holds and is probably not meant; " +
+		"they don't change the exit code. `countersign doctor` also looks at Redis, upstreams and Slack."
+}
+
 // Run reads the configuration, the policy and the pins, and says what is wrong with
 // them.
 func (checkCmd) Run(term terminal, c *common) error {

@@ -34,6 +34,9 @@ func (d Dir) Command() []string {
 // Env is the server's environment; more are pairs of name and value.
 func (d Dir) Env(more ...string) map[string]string {
 	env := map[string]string{DirVar: d.Path}
+	if race := os.Getenv("GORACE"); race != "" {
+		env["GORACE"] = race
+	}
 	for i := 0; i+1 < len(more); i += 2 {
 		env[more[i]] = more[i+1]
 	}

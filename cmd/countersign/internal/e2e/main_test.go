@@ -27,6 +27,11 @@ var (
 func TestMain(m *testing.M) {
 	testservers.Main() // a child that is an upstream never returns
 	flag.Parse()
+	// The race detector has each process wait a second before it ends, and these
+	// tests end hundreds.
+	if os.Getenv("GORACE") == "" {
+		_ = os.Setenv("GORACE", "atexit_sleep_ms=50")
+	}
 	// These tests wait for processes, leases and clocks more than they compute.
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })

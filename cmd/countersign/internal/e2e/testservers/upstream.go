@@ -155,7 +155,11 @@ func (u *Upstream) Env(modern bool) map[string]string {
 	if modern {
 		era = "modern"
 	}
-	return map[string]string{envDir: u.Dir, envEra: era, envNotice: u.listener.Addr().String()}
+	env := map[string]string{envDir: u.Dir, envEra: era, envNotice: u.listener.Addr().String()}
+	if race := os.Getenv("GORACE"); race != "" {
+		env["GORACE"] = race
+	}
+	return env
 }
 
 // Executions lists what ran, oldest first. A line that a killed child left
