@@ -2,7 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/countersign-mcp/countersign/approvals/ledger"
@@ -56,6 +58,9 @@ func ledgerFiles(paths []string) ([]string, error) {
 	var out []string
 	for _, p := range paths {
 		info, err := os.Stat(p)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("there is no %s; name ledger files, or the ledger.dir of a gate", p)
+		}
 		if err != nil {
 			return nil, err
 		}

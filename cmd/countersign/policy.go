@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -24,6 +25,9 @@ type policyCmd struct {
 // readPolicy reads a policy alone, without what a configuration says beside it.
 func readPolicy(name string) (*policy.Set, error) {
 	b, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("reading the policy: there is no %s; countersign policy draft UPSTREAM writes one to begin with", name)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the policy: %w", err)
 	}

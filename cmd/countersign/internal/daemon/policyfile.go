@@ -23,7 +23,7 @@ type reading struct {
 func readPolicyFile(path string, how reading) ([]byte, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("reading the policy: there is no %s; server/policy/README.md shows how to write one", path)
+		return nil, fmt.Errorf("reading the policy: there is no %s; countersign policy draft UPSTREAM writes one to begin with", path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the policy: %w", err)

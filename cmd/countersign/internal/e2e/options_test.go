@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -237,6 +238,7 @@ func TestRefusalStyleError(t *testing.T) {
 		return strings.Replace(config, "\nmcp:\n", "\nmcp:\n  refusal_style: error\n", 1)
 	}})
 	g := r.start("a", "")
+	var crash sync.Mutex // the other's call must not be on its way to the process that ends
 	together(t, []testservers.Era{testservers.Legacy, testservers.Modern}, func(e testservers.Era) string { return string(e) }, func(t *testing.T, i int, era testservers.Era) {
 		g := g.on(t)
 		c := g.client(era)
@@ -256,7 +258,11 @@ func TestRefusalStyleError(t *testing.T) {
 				}
 			}
 			for range 2 { // told now, and told again
-				res := comeBack(t, c, id)
+				res := func() testservers.Reply {
+					crash.Lock()
+					defer crash.Unlock()
+					return comeBack(t, c, id)
+				}()
 				var e struct {
 					Message string
 					Data    struct {
