@@ -150,7 +150,7 @@ func TestPolicyReportOfAChangedFile(t *testing.T) {
 func TestPolicyReportUsage(t *testing.T) {
 	path := reported(t)
 	for says, args := range map[string][]string{
-		"no such file":         {filepath.Join(t.TempDir(), "none.jsonl")},
+		"there is no":          {filepath.Join(t.TempDir(), "none.jsonl")},
 		"no ledger file in":    {t.TempDir()},
 		"--zone Mars":          {"--zone", "Mars", path},
 		`--from "yesterday"`:   {"--from", "yesterday", path},
