@@ -321,7 +321,7 @@ func TestCrowdWaitsAndAReadIsServed(t *testing.T) {
 	r := newRig(t, rigOptions{Hold: 5 * time.Minute, Timeout: 10 * time.Minute, Tokens: strings.Join(tokens, "\n")})
 	g := r.start("a", "")
 	var held, answered atomic.Int64
-	all := make(chan struct{})
+	all, early := make(chan struct{}), make(chan string, 1)
 	ctx := within(t, 4*time.Minute)
 	var wg sync.WaitGroup
 	for i := range actors {
@@ -329,21 +329,25 @@ func TestCrowdWaitsAndAReadIsServed(t *testing.T) {
 		for j := range each {
 			wg.Go(func() {
 				var once sync.Once
-				_, _ = c.Call(ctx, "do_thing", testservers.Do{N: j}.Args(), testservers.Extra{Progress: "p", On: func(f testservers.Frame) {
+				res, err := c.Call(ctx, "do_thing", testservers.Do{N: j}.Args(), testservers.Extra{Progress: "p", On: func(f testservers.Frame) {
 					once.Do(func() { // the gate says that it waits
 						if f.Method() == "notifications/progress" && held.Add(1) == actors*each {
 							close(all)
 						}
 					})
 				}})
-				answered.Add(1)
+				if answered.Add(1) == 1 {
+					early <- fmt.Sprintf("%v: %.300s", err, res.Body)
+				}
 			})
 		}
 	}
 	select {
 	case <-all:
+	case first := <-early:
+		t.Fatalf("one was answered while %d of %d calls wait: %s", held.Load(), actors*each, first)
 	case <-ctx.Done():
-		t.Fatalf("%d of %d calls wait, %d were answered", held.Load(), actors*each, answered.Load())
+		t.Fatalf("%d of %d calls wait", held.Load(), actors*each)
 	}
 	if out, code := g.operate("--json", "list", "--max", "500"); code != 0 || strings.Count(out, `"state":"pending"`) != 500 {
 		t.Errorf("exit %d, %d listed", code, strings.Count(out, `"state":"pending"`))
