@@ -7,18 +7,13 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/countersign-mcp/countersign/approvals"
 	"github.com/countersign-mcp/countersign/approvals/keys"
 )
 
-// LabelsTTL is how long a session's labels are kept after the last time that
-// somebody asked for them, to the minute.
-const LabelsTTL = 24 * time.Hour
-
 // Labels returns what a session of an actor carries, sorted; asking keeps it for
-// [LabelsTTL]. An error that wraps [approvals.Forged] means that some of what is
+// [approvals.LabelsTTL]. An error that wraps [approvals.Forged] means that some of what is
 // stored does not verify, or that something else is there; the labels that verify
 // come with it.
 func (s *Store) Labels(ctx context.Context, actor, session string) ([]string, error) {
@@ -38,7 +33,7 @@ func (s *Store) labels(ctx context.Context, doing, actor, session string, add []
 	for i, mac := range macs {
 		ks[i] = s.k.labels(mac)
 	}
-	args := []any{ms(LabelsTTL)}
+	args := []any{ms(approvals.LabelsTTL)}
 	for _, l := range add {
 		field := s.opt.Ring.MAC(keys.Labels, []byte("label"), []byte(actor), []byte(session), []byte(l))
 		args = append(args, field, s.opt.Ring.Seal(keys.Labels, []byte(l), s.labelPlace(macs[0], field)...))

@@ -131,10 +131,10 @@ func TestLabelsEndADayAfterTheirLastUse(t *testing.T) {
 	p := onMini(t)
 	p.add(t, "s", "session:retrieved")
 	for range 3 { // used each time shortly before its end
-		p.mini.FastForward(LabelsTTL - 2*time.Minute)
+		p.mini.FastForward(approvals.LabelsTTL - 2*time.Minute)
 		p.carries(t, "s", "session:retrieved")
 	}
-	p.mini.FastForward(LabelsTTL + time.Second)
+	p.mini.FastForward(approvals.LabelsTTL + time.Second)
 	p.carries(t, "s")
 
 	r := onRedis(t)
@@ -142,7 +142,7 @@ func TestLabelsEndADayAfterTheirLastUse(t *testing.T) {
 	key := r.labelKeys(t)[0]
 	r.raw.PExpire(t.Context(), key, time.Hour)
 	r.carries(t, "s", "session:retrieved")
-	if left := r.raw.PTTL(t.Context(), key).Val(); left < LabelsTTL-time.Minute || left > LabelsTTL {
+	if left := r.raw.PTTL(t.Context(), key).Val(); left < approvals.LabelsTTL-time.Minute || left > approvals.LabelsTTL {
 		t.Errorf("asked for, it is kept for %v", left)
 	}
 	before := r.raw.Info(t.Context(), "commandstats").Val()

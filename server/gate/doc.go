@@ -2,6 +2,21 @@
 // run or park, hold, claim, forward, finish. It knows nothing of HTTP, of Redis or
 // of the SDK; the edge hands it a [Request] and writes down its [Answer].
 //
+// # Where things are
+//
+//	call.go, judge.go        a call from its arrival to its answer; the three gates
+//	facts.go, labels.go      what it is judged by, and where its values come from
+//	arguments.go, limit.go   what is refused before people are asked
+//	park.go, hold.go         asking them, and waiting with the caller; collect.go joins later
+//	run.go, claim.go         an approved call; forward.go sends it, and allowed ones too
+//	recover.go               the claims of dead processes
+//	catalogue.go, watch.go   the upstreams' lists of tools, read for calls and unasked
+//	pins.go, pinboard.go     what a list is compared with, and what is remembered of it
+//	notice.go, ask.go        what follows from a difference; definitions.go is the question,
+//	                         pinrun.go carries a yes out
+//	reload.go                another policy
+//	record.go                what the ledger is told; answer.go and words.go, the callers
+//
 // # What holds for every call
 //
 // A call draws its own operation id. Before anything else happens, a decision is
@@ -21,7 +36,8 @@
 //
 // Where the policy only observes an upstream, such a call goes the way of an allowed
 // one, up to the end that the policy names; its decision says who would have been
-// asked (observe.go). The third check asks the clock again.
+// asked (observe.go). The third check asks the clock again. What people were asked
+// about before is joined all the same (observe_twin.go).
 //
 // # From parked to forwarded
 //

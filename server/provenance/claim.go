@@ -12,7 +12,7 @@ import (
 
 // Bounds of a claim.
 const (
-	MaxClaim      = 64 << 10 // bytes
+	maxClaim      = 64 << 10 // bytes
 	maxPointers   = 256
 	maxPointer    = 1024 // bytes
 	maxSteps      = 16   // of a pointer: each step reads what it leads into once more
@@ -44,8 +44,8 @@ func bad(format string, args ...any) error { return &BadClaim{fmt.Sprintf(format
 // never skipped; the error is a [*BadClaim].
 func ParseClaim(raw, args json.RawMessage) (Claim, error) {
 	var c Claim
-	if len(raw) > MaxClaim {
-		return c, bad("is longer than %d bytes", MaxClaim)
+	if len(raw) > maxClaim {
+		return c, bad("is longer than %d bytes", maxClaim)
 	}
 	if err := action.Check(raw, action.Limits{}); err != nil || action.TypeOf(raw) != "object" {
 		return c, bad("is not a JSON object with distinct names")

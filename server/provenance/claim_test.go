@@ -71,7 +71,7 @@ func TestBadClaims(t *testing.T) {
 		"evidence of lines": `{"v":1,"evidence":["a\nb"]}`, "long evidence": `{"v":1,"evidence":["` + strings.Repeat("x", maxEvidenceID+1) + `"]}`,
 		"much evidence": `{"v":1,"evidence":[` + many(maxEvidence+1, func(int) string { return `"x"` }) + `]}`,
 		"many pointers": `{"v":1,"labels":{` + many(maxPointers+1, func(i int) string { return fmt.Sprintf(`"/cc/%d":["user"]`, i) }) + `}}`,
-		"too big":       `{"v":1,"evidence":["` + strings.Repeat(" ", MaxClaim) + `"]}`,
+		"too big":       `{"v":1,"evidence":["` + strings.Repeat(" ", maxClaim) + `"]}`,
 	} {
 		got, err := ParseClaim(json.RawMessage(raw), json.RawMessage(someArgs))
 		var refused *BadClaim

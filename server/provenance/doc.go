@@ -39,8 +39,8 @@ var all = []string{User, System, Retrieved, Model, Unknown}
 // All lists the labels.
 func All() []string { return slices.Clone(all) }
 
-// OfSession is a label as the session carries it.
-func OfSession(label string) string { return sessionPrefix + label }
+// ofSession is a label as the session carries it.
+func ofSession(label string) string { return sessionPrefix + label }
 
 const sessionPrefix = "session:"
 
@@ -79,12 +79,12 @@ func Names(set map[string][]string) []string {
 func Carried(produces []string, set map[string][]string) []string {
 	var out []string
 	for _, l := range produces {
-		out = append(out, OfSession(l))
+		out = append(out, ofSession(l))
 	}
 	for p, labels := range set {
 		for _, l := range labels {
 			if p != "" {
-				out = append(out, OfSession(l))
+				out = append(out, ofSession(l))
 			}
 		}
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // TTL is how long a session carries its labels after its last use.
-const TTL = 24 * time.Hour
+const TTL = approvals.LabelsTTL
 
 // Store keeps the labels of sessions for all processes. Both methods count as a
 // use of the session. They may be sent twice. With an error that wraps

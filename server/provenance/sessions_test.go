@@ -269,7 +269,7 @@ func TestLabelsNeverShrink(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"": check,
 			"result": func(t *rapid.T) {
-				s, l := rapid.SampledFrom(sessions).Draw(t, "session"), OfSession(rapid.SampledFrom(All()).Draw(t, "label"))
+				s, l := rapid.SampledFrom(sessions).Draw(t, "session"), ofSession(rapid.SampledFrom(All()).Draw(t, "label"))
 				procs[who.Draw(t, "process")].Add(context.Background(), ana, s, []string{l})
 				if given[s] == nil {
 					given[s] = map[string]bool{}
@@ -313,7 +313,7 @@ func TestSessionsInManyGoroutines(t *testing.T) {
 		wg.Go(func() {
 			for j := range 50 {
 				session := fmt.Sprint("s", (i+j)%5)
-				s.Add(t.Context(), ana, session, []string{OfSession(All()[j%5])})
+				s.Add(t.Context(), ana, session, []string{ofSession(All()[j%5])})
 				s.Labels(t.Context(), ana, session)
 				if j%10 == 0 {
 					_ = s.Flush(t.Context())
