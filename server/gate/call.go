@@ -71,7 +71,7 @@ func (k *call) answer(ctx context.Context) Answer {
 	if !k.st.admits(r.Call.Actor) {
 		return k.refuse(ctx, refusal{code: codeParams, reason: "token_changed", message: sayTokenChanged})
 	}
-	if r.Call.Actor.ID == SelfActor { // the configuration knows no such caller
+	if r.Call.Actor.ID == approvals.GateActor { // the configuration knows no such caller
 		return k.refuse(ctx, refusal{code: codeParams, reason: "reserved_actor", message: sayReserved})
 	}
 	if no := k.believe(); no != nil {
@@ -163,7 +163,7 @@ func (k *call) find(ctx context.Context, st *State) *refusal {
 
 // resolve turns a name as sent into an upstream and its own name for the tool.
 func (s *State) resolve(front, name string) (server, tool string, ok bool) {
-	if !plausible(name) {
+	if !pins.Plausible(name) { // no tool has it, so nobody compares it
 		return "", "", false
 	}
 	if front == "" {
@@ -179,9 +179,6 @@ func (s *State) resolve(front, name string) (server, tool string, ok bool) {
 	}
 	return server, tool, true
 }
-
-// plausible refuses names that no tool can have, before anyone compares them.
-func plausible(name string) bool { return pins.Plausible(name) }
 
 // runAllowed is the way of a call that nobody has to agree to, or not yet.
 func (k *call) runAllowed(ctx context.Context) Answer {

@@ -67,14 +67,8 @@ func (g *Gate) fit(ctx context.Context, id string, who action.Actor, also map[st
 	case !offered:
 		return nil, g.void(ctx, st.Policy, p, approvals.CauseTool, nil)
 	}
-	switch started, err := g.ledger.Started(id); {
-	case err != nil:
-		g.log.Error("an approved call waits: nobody knows whether it was started before", "approval", id, "error", err)
-		return nil, &stuck{sayStuckLedger}
-	case started:
-		// The record says approved and a ledger here says started: somebody put
-		// an old record back.
-		return nil, g.void(ctx, st.Policy, p, string(approvals.AlreadyUsed), nil)
+	if err := g.notStarted(ctx, st, p); err != nil {
+		return nil, err
 	}
 	return &claimed{parked: p, policy: st.Policy, up: up, cat: cat, labels: labels}, nil
 }
@@ -128,6 +122,19 @@ func (g *Gate) misfit(st *State, p approvals.Parked, who action.Actor, labels ma
 		}
 	}
 	return cause, err
+}
+
+// notStarted ends an approval of which a ledger here has a start, although its record
+// says approved: somebody put an old record back.
+func (g *Gate) notStarted(ctx context.Context, st *State, p approvals.Parked) error {
+	switch started, err := g.ledger.Started(p.ID); {
+	case err != nil:
+		g.log.Error("what was approved waits: nobody knows whether it was started before", "approval", p.ID, "error", err)
+		return &stuck{sayStuckLedger}
+	case started:
+		return g.void(ctx, st.Policy, p, string(approvals.AlreadyUsed), nil)
+	}
+	return nil
 }
 
 // genuine tells whether what is stored is what people saw, and whether they agreed

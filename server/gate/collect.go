@@ -7,6 +7,7 @@ import (
 
 	"github.com/countersign-mcp/countersign/approvals"
 	"github.com/countersign-mcp/countersign/approvals/action"
+	"github.com/countersign-mcp/countersign/server/pins"
 )
 
 // CollectTool is the gate's own tool. An upstream's tool of this name is hidden.
@@ -69,5 +70,5 @@ func approvalID(c action.Call) (string, bool) {
 		raw = value
 	}
 	id, ok := action.Text(raw)
-	return id, ok && plausible(id) && len(id) <= 128
+	return id, ok && pins.Plausible(id) && len(id) <= 128 // of the characters that a tool's name has
 }

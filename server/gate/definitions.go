@@ -17,18 +17,15 @@ import (
 	"github.com/countersign-mcp/countersign/server/redact"
 )
 
-const (
-	// DefinitionsTool is the tool under which the gate itself asks for a changed
-	// definition. No upstream's tool can have the name.
-	DefinitionsTool = "countersign/definitions"
-	// SelfActor is who asks then.
-	SelfActor = approvals.GateActor
-)
+// definitionsTool is the tool under which the gate itself asks for a changed
+// definition. No upstream's tool can have the name.
+const definitionsTool = "countersign/definitions"
 
-var self = action.Actor{ID: SelfActor, Auth: "gate"}
+// self asks then.
+var self = action.Actor{ID: approvals.GateActor, Auth: "gate"}
 
 // ours tells whether an approval is the gate's own.
-func ours(actor, tool string) bool { return actor == SelfActor && tool == DefinitionsTool }
+func ours(actor, tool string) bool { return actor == approvals.GateActor && tool == definitionsTool }
 
 // change is what people are asked to agree to: other definitions of one
 // upstream's tools. It is what the arguments of the gate's own request say.
@@ -247,7 +244,7 @@ func (g *Gate) asking(st *State, route approvals.Route, ch change, args json.Raw
 	e := action.Envelope{
 		V: action.EnvelopeVersion, OperationID: op, Policy: st.Policy.Digest(), ServerID: ch.Identity, Tier: ruleDefinitions,
 		ServerName: strings.TrimSpace(info.Name + " " + info.Version), Routes: []string{route.Name}, Rules: []string{ruleDefinitions},
-		Call: action.Call{Server: ch.Server, Tool: DefinitionsTool, Args: args, Actor: self},
+		Call: action.Call{Server: ch.Server, Tool: definitionsTool, Args: args, Actor: self},
 	}
 	// One upstream's turns are bounded as they are, so that the caps need not keep
 	// another one's from being asked.

@@ -39,7 +39,7 @@ func TestPeopleAreAskedForAChange(t *testing.T) {
 	b := onFirstUse(t)
 	b.change(strings.Replace(testTools, "Cancels.", "Cancels.\\n\\u202eAnd tells nobody.", 1))
 	tk := b.asksOnce()
-	if tk.Actor != SelfActor || tk.ActorAuth != "gate" || tk.Server != "desk" || tk.Tool != DefinitionsTool || tk.Run != runOnApprove ||
+	if tk.Actor != approvals.GateActor || tk.ActorAuth != "gate" || tk.Server != "desk" || tk.Tool != definitionsTool || tk.Run != runOnApprove ||
 		tk.Requester != "" || len(tk.Requirements) != 1 || tk.Requirements[0].Route != policy.DefinitionsRoute || !slices.Equal(tk.Channels, []string{"link:ben"}) {
 		t.Errorf("%+v", tk)
 	}

@@ -131,9 +131,9 @@ type Gate struct {
 	sessions *provenance.Sessions
 	flushing atomic.Bool // labels are being written later
 	schemas  schemas
-	pins     PinStore
+	pins     PinStore // the store, for pins alone
 	board    board
-	watch    sync.Map      // upstream's name → *watchman
+	watchmen sync.Map      // upstream's name → *watchman
 	epoch    atomic.Uint64 // grows when what is pinned may have changed
 	listings sync.Map      // Upstream → *catalogue, the last one
 	recovery recovery

@@ -73,7 +73,7 @@ func (a *asked) open() bool {
 }
 
 func (g *Gate) watchman(server string) *watchman {
-	w, _ := g.watch.LoadOrStore(server, &watchman{told: map[string]bool{}})
+	w, _ := g.watchmen.LoadOrStore(server, &watchman{told: map[string]bool{}})
 	return w.(*watchman)
 }
 
@@ -365,7 +365,7 @@ func (g *Gate) withdraw(ctx context.Context, w *watchman) error {
 		return nil
 	}
 	err := g.insist(ctx, func(ctx context.Context) error {
-		_, err := g.store.End(ctx, w.asked.id, approvals.Withdrawn, approvals.CauseTool, SelfActor, "")
+		_, err := g.store.End(ctx, w.asked.id, approvals.Withdrawn, approvals.CauseTool, approvals.GateActor, "")
 		return err
 	})
 	if err != nil && !isFinal(err) {

@@ -66,14 +66,7 @@ func (g *Gate) fitOwn(ctx context.Context, id string) (*ownClaim, error) {
 	} else if err != nil {
 		return nil, err
 	}
-	switch started, err := g.ledger.Started(id); {
-	case err != nil:
-		g.log.Error("an approved change waits: nobody knows whether it was started before", "approval", id, "error", err)
-		return nil, &stuck{sayStuckLedger}
-	case started:
-		return nil, g.void(ctx, st.Policy, p, string(approvals.AlreadyUsed), nil)
-	}
-	return c, nil
+	return c, g.notStarted(ctx, st, p)
 }
 
 // misfitOwn compares an approved change with what holds now.

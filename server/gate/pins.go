@@ -104,7 +104,7 @@ func (p Pins) examined(c *catalogue, have approvals.Pins) (held map[string]hold,
 		size += len(p.Definition)
 	}
 	for _, d := range c.defs {
-		if !plausible(d.Name) {
+		if !pins.Plausible(d.Name) {
 			continue // it is neither shown nor called
 		}
 		switch h, first := p.compare(c.server, c.identity, d, have); {
@@ -169,5 +169,5 @@ func (p Pins) absent(c *catalogue, have approvals.Pins) []string {
 // usable tells whether an upstream's name for a tool can be one: the gate's own
 // are not, and neither is what a reader could take for something else.
 func (g *Gate) usable(tool string) bool {
-	return plausible(tool) && tool != DefinitionsTool && (tool != CollectTool || g.set.NoCollect)
+	return pins.Plausible(tool) && tool != definitionsTool && (tool != CollectTool || g.set.NoCollect)
 }

@@ -251,8 +251,8 @@ func TestNamesThatAreNoTools(t *testing.T) {
 func TestNobodyCallsAsTheGateItself(t *testing.T) {
 	b := newBench(t)
 	who := ana
-	who.ID = SelfActor
-	for _, tool := range []string{"echo", "cancel_order", CollectTool, DefinitionsTool} {
+	who.ID = approvals.GateActor
+	for _, tool := range []string{"echo", "cancel_order", CollectTool, definitionsTool} {
 		wantRefusal(t, b.do(who, tool, `{"approval_id":"cs_1"}`), codeParams, "reserved_actor")
 	}
 	if calls := b.dir.Calls(); calls != nil {

@@ -77,7 +77,7 @@ func (g *Gate) running(id string) *run {
 // try claims and executes. The order of its steps is the argument that a call
 // runs at most once, and only as it was approved; see doc.go.
 func (g *Gate) try(r *run, id string, who action.Actor) {
-	if who.ID == SelfActor {
+	if who.ID == approvals.GateActor {
 		g.tryOwn(r, id)
 		return
 	}

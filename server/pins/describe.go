@@ -82,10 +82,3 @@ func credential(name string) bool {
 	name = strings.TrimLeft(name, "-")
 	return redact.SecretName(name) || more.MatchString(name)
 }
-
-// Plausible tells whether a tool can be called by this name at all: ASCII without
-// blanks, so that no name looks like another.
-func Plausible(name string) bool {
-	const most = 256
-	return name != "" && len(name) <= most && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f })
-}

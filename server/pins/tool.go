@@ -66,3 +66,10 @@ func Distinct(tools []Tool) (kept []Tool, alike [][]Tool) {
 func sortedTools(tools []Tool) []Tool {
 	return slices.SortedFunc(slices.Values(tools), func(a, b Tool) int { return strings.Compare(a.Name, b.Name) })
 }
+
+// Plausible tells whether a tool can be called by this name at all: ASCII without
+// blanks, so that no name looks like another.
+func Plausible(name string) bool {
+	const most = 256
+	return name != "" && len(name) <= most && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f })
+}
