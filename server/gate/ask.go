@@ -12,11 +12,6 @@ import (
 	"github.com/countersign-mcp/countersign/approvals/ledger"
 )
 
-// askRest is the least time between two requests for one upstream's tools, over all
-// gates: an upstream may change what it says without end, and a person can't read so
-// often.
-const askRest = time.Minute
-
 // later says that people can't be asked before some time has gone by.
 type later struct{ after time.Duration }
 
@@ -47,7 +42,7 @@ func (g *Gate) ask(ctx context.Context, st *State, w *watchman, c *catalogue, ha
 	if w.next == nil || w.next.change != key { // else it was tried before, under the same id
 		w.next = &asked{id: newID(), change: key}
 	}
-	turn, err := g.turn(ctx, c.server, w.next)
+	turn, err := g.turn(ctx, st, c.server, w.next)
 	if err != nil {
 		return err
 	}
@@ -60,7 +55,7 @@ func (g *Gate) ask(ctx context.Context, st *State, w *watchman, c *catalogue, ha
 		return &later{min(turn.Left, 2*time.Second)} // it may be on its way
 	case errors.As(err, &full):
 		g.log.Warn("there is no room to ask for an upstream's changed tools", "server", c.server, "why", full.Why)
-		return &later{askRest}
+		return &later{st.Pins.askEvery()}
 	case err != nil:
 		return err
 	}
@@ -74,9 +69,9 @@ func (g *Gate) ask(ctx context.Context, st *State, w *watchman, c *catalogue, ha
 
 // turn takes the upstream's turn for a request, or finds that it was taken for the
 // same change.
-func (g *Gate) turn(ctx context.Context, server string, a *asked) (turn approvals.Turn, err error) {
+func (g *Gate) turn(ctx context.Context, st *State, server string, a *asked) (turn approvals.Turn, err error) {
 	err = g.insist(ctx, func(ctx context.Context) (err error) {
-		turn, err = g.pins.TurnToAsk(ctx, server, approvals.Turn{ID: a.id, Change: a.change}, askRest)
+		turn, err = g.pins.TurnToAsk(ctx, server, approvals.Turn{ID: a.id, Change: a.change}, st.Pins.askEvery())
 		return err
 	})
 	if err == nil && turn.Change != a.change {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/countersign-mcp/countersign/approvals"
 )
@@ -39,7 +40,7 @@ func TestPeopleAreAskedOnceAMinute(t *testing.T) {
 	if got := b.ticket(first.ID); got.State != approvals.Withdrawn {
 		t.Errorf("the first is %s", got.State)
 	}
-	b.mini.FastForward(askRest)
+	b.mini.FastForward(time.Minute)
 	b.lookLater(b.watchman("desk"), false, 0) // again, in case a reading is not yet due
 	b.reread()
 	b.shows()
@@ -68,7 +69,7 @@ func TestWhatWasPutOffIsAskedForByItself(t *testing.T) {
 		defer w.mu.Unlock()
 		return w.due
 	})
-	b.mini.FastForward(askRest)
+	b.mini.FastForward(time.Minute)
 	w.mu.Lock()
 	w.due = false // as if the minute were over
 	w.mu.Unlock()

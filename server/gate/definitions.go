@@ -250,7 +250,7 @@ func (g *Gate) asking(st *State, route approvals.Route, ch change, args json.Raw
 	// another one's from being asked.
 	caps := g.set.Caps
 	caps.Parked = max(caps.Parked, 2*len(st.Upstreams))
-	caps.NewPerHour = max(caps.NewPerHour, 2*int(time.Hour/askRest)*len(st.Upstreams))
+	caps.NewPerHour = max(caps.NewPerHour, 2*int(time.Hour/st.Pins.askEvery())*len(st.Upstreams))
 	p := approvals.Park{
 		Nonce: op, Envelope: e, Caps: caps, Links: route.Links, Run: runOnApprove,
 		Rules:        []string{ruleDefinitions + ": the server describes these tools in another way than what is pinned; they are held back until someone agrees"},

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -30,7 +31,7 @@ func onFirstUse(t *testing.T, opts ...option) *bench {
 // nextTurn lets people be asked again, and the gate look.
 func (b *bench) nextTurn() {
 	b.t.Helper()
-	b.mini.FastForward(askRest)
+	b.mini.FastForward(time.Minute)
 	b.reread()
 	b.shows()
 }

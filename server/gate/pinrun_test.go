@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -226,7 +227,7 @@ func TestRecoverSettlesAPinningThatDied(t *testing.T) {
 			}
 			if m.want == approvals.NotRun { // and people are asked again
 				next.idle()
-				next.mini.FastForward(askRest)
+				next.mini.FastForward(time.Minute)
 				next.reread()
 				next.shows()
 				if again := next.asksOnce(); again.ID == tk.ID {

@@ -22,7 +22,13 @@ type Pins struct {
 	// is allowed outright; default 30 s. A change that the upstream announces, or a
 	// new process of it, ends it sooner.
 	MaxAge time.Duration
+	// AskEvery is the least time between two requests for one upstream's tools, over
+	// all gates; default 1 m. An upstream may change what it says without end, and a
+	// person can't read so often.
+	AskEvery time.Duration
 }
+
+func (p Pins) askEvery() time.Duration { return cmp.Or(p.AskEvery, time.Minute) }
 
 func (p Pins) maxAge() time.Duration { return cmp.Or(p.MaxAge, 30*time.Second) }
 

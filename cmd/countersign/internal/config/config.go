@@ -116,6 +116,7 @@ type Pins struct {
 	File     string        `yaml:"file"`      // path, relative to the configuration file
 	FirstUse bool          `yaml:"first_use"` // what the file lacks is pinned as first seen
 	MaxAge   time.Duration `yaml:"max_age"`   // of the list that an allowed call is compared with
+	AskEvery time.Duration `yaml:"ask_every"` // at most, about one upstream's tools
 }
 
 // Ledger is where this machine's evidence is written.

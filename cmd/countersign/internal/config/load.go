@@ -37,7 +37,7 @@ func Defaults() Config {
 			Lease: 30 * time.Second, NotifyLease: 30 * time.Second,
 		},
 		Policy: "policy.yaml",
-		Pins:   Pins{MaxAge: 30 * time.Second},
+		Pins:   Pins{MaxAge: 30 * time.Second, AskEvery: time.Minute},
 		Ledger: Ledger{Dir: "ledger"},
 	}
 }

@@ -172,7 +172,7 @@ func (c *Config) validateTimes(bad report) {
 		"approvals.claim_ttl": c.Approvals.ClaimTTL, "approvals.exec_timeout": c.Approvals.ExecTimeout,
 		"approvals.result_ttl": c.Approvals.ResultTTL, "approvals.deny_ttl": c.Approvals.DenyTTL,
 		"approvals.lease": c.Approvals.Lease, "approvals.notify_lease": c.Approvals.NotifyLease,
-		"pins.max_age": c.Pins.MaxAge,
+		"pins.max_age": c.Pins.MaxAge, "pins.ask_every": c.Pins.AskEvery,
 	} {
 		if d < time.Second {
 			bad("%s: %s is too short; at least 1s", where, d)

@@ -13,7 +13,7 @@ import (
 // loadPins reads what the upstreams' tools are compared with. Where nothing is
 // said, what is seen first is taken for right.
 func loadPins(cfg *config.Config) (gate.Pins, error) {
-	p := gate.Pins{FirstUse: cfg.Pins.FirstUse, MaxAge: cfg.Pins.MaxAge}
+	p := gate.Pins{FirstUse: cfg.Pins.FirstUse, MaxAge: cfg.Pins.MaxAge, AskEvery: cfg.Pins.AskEvery}
 	path := cfg.PinsPath()
 	if path == "" {
 		p.FirstUse = true

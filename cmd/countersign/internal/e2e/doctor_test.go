@@ -65,7 +65,7 @@ func TestDoctorBesideAServingGate(t *testing.T) {
 // since is found, with the tool's name.
 func TestDoctorComparesWithThePins(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, rigOptions{Config: "pins: {file: pins.json}\n"})
+	r := newRig(t, rigOptions{Config: "pins: {file: pins.json, ask_every: 1s}\n"})
 	path := r.config("a")
 	ctx := within(t, 2*time.Minute)
 	if out, _, code := countersign(ctx, nil, "doctor", "--config", path); code != 2 || !strings.Contains(out, "countersign policy pin") {

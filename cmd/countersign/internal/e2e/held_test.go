@@ -104,7 +104,7 @@ func announce(t *testing.T, c testservers.Client) {
 // anybody else's word, lets it be called again; by another process, too.
 func TestToolsThatChange(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, rigOptions{Policy: pinning, Hold: time.Second, Config: "pins: {file: pins.json}\n"})
+	r := newRig(t, rigOptions{Policy: pinning, Hold: time.Second, Config: "pins: {file: pins.json, ask_every: 1s}\n"})
 	r.lists(reads, does)
 	r.pin("a")
 	g := r.start("a", "")
@@ -194,7 +194,7 @@ func (r *rig) eventuallyShows(c testservers.Client, tool string) {
 // way is not that tool.
 func TestToolsThatNobodyPinned(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, rigOptions{Policy: pinning, Hold: time.Second, Config: "pins: {file: pins.json}\n"})
+	r := newRig(t, rigOptions{Policy: pinning, Hold: time.Second, Config: "pins: {file: pins.json, ask_every: 1s}\n"})
 	r.lists(reads, does)
 	r.pin("a")
 	r.lists(reads, does, adds)

@@ -28,7 +28,7 @@ func pinnedRig(t *testing.T) *rig {
 	t.Helper()
 	var r *rig
 	r = newRig(t, rigOptions{Policy: pinnedPolicy, Hold: 2 * time.Second, Edit: func(config string) string {
-		return config + "\npins: {file: " + quoted(filepath.Join(r.dir, "pins.json")) + "}\n"
+		return config + "\npins: {file: " + quoted(filepath.Join(r.dir, "pins.json")) + ", ask_every: 1s}\n"
 	}})
 	if out, errs, code := countersign(within(t, time.Minute), nil, "policy", "pin", "--config", r.config("a")); code != 0 {
 		t.Fatalf("policy pin: exit %d\n%s%s", code, out, errs)

@@ -80,7 +80,7 @@ func TestKeyRotation(t *testing.T) {
 // back, nothing is lost.
 func TestKeyLost(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, rigOptions{Hold: time.Second, Timeout: 10 * time.Minute, Config: "pins: {file: pins.json}\n"})
+	r := newRig(t, rigOptions{Hold: time.Second, Timeout: 10 * time.Minute, Config: "pins: {file: pins.json, ask_every: 1s}\n"})
 	r.pin("a")
 	first, second := r.key, keys.NewSecret().Reveal()
 	a := r.start("a", "")
@@ -150,7 +150,7 @@ func TestKeyOfPinsLost(t *testing.T) {
 	}
 	shows(t, a.client(testservers.Modern))
 	a.stop()
-	r.o.Config = "pins: {file: pins.json}\n"
+	r.o.Config = "pins: {file: pins.json, ask_every: 1s}\n"
 	r.pin("a")
 	a = r.start("a", "")
 	a.serves("with a file")
