@@ -255,7 +255,7 @@ func (s *Server) data(ctx context.Context, who caller, f action.Frame, x *exchan
 	if x.landed != nil {
 		x.landed() // the client may use the id again as soon as it reads the answer
 	}
-	switch context.Cause(ctx) {
+	switch who.ended(ctx) {
 	case nil, errShutdown:
 	case errRevoked:
 		a = gate.Answer{Error: failure(codeInvalidRequest, sayRevoked)}

@@ -54,6 +54,17 @@ func (s *Server) admit(r *http.Request, who action.Actor) (until context.Context
 	return until, leave, true
 }
 
+// ended is why a call's context ended; nil if it has not. A removed token takes its
+// session with it, and either may end the call first: the caller is told of the
+// token in both cases.
+func (c caller) ended(ctx context.Context) error {
+	why := context.Cause(ctx)
+	if errors.Is(why, errEnded) && c.until != nil && errors.Is(context.Cause(c.until), errRevoked) {
+		return errRevoked
+	}
+	return why
+}
+
 // Recheck is called after the tokens were exchanged: requests that came with a
 // token which is not valid any more, or stands for somebody else now, are ended
 // and told so, and so are the sessions of actors who have no token left.

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -67,5 +69,35 @@ func TestChangedRolesEndTheCallAndNotTheSession(t *testing.T) {
 	}
 	if r := g.post(legacyCall("2", "ok", ""), head); r.status != 200 {
 		t.Errorf("the session: %d %s", r.status, r.body)
+	}
+}
+
+// The end of the session may be noticed before that of the token: its caller is told
+// of the token all the same, but not after a cancellation, which nothing follows.
+func TestRevokedIsToldBeforeEnded(t *testing.T) {
+	over := func(why error) context.Context {
+		ctx, end := context.WithCancelCause(t.Context())
+		if why != nil {
+			end(why)
+		} else {
+			t.Cleanup(func() { end(nil) })
+		}
+		return ctx
+	}
+	for _, tt := range []struct{ call, token, want error }{
+		{errEnded, errRevoked, errRevoked},
+		{errRevoked, errRevoked, errRevoked},
+		{errEnded, nil, errEnded},
+		{errCancelled, errRevoked, errCancelled},
+		{errShutdown, errRevoked, errShutdown},
+		{nil, errRevoked, nil},
+		{nil, nil, nil},
+	} {
+		if got := (caller{until: over(tt.token)}).ended(over(tt.call)); !errors.Is(got, tt.want) {
+			t.Errorf("call %v, token %v: got %v, want %v", tt.call, tt.token, got, tt.want)
+		}
+	}
+	if got := (caller{}).ended(over(errEnded)); !errors.Is(got, errEnded) {
+		t.Errorf("over a pipe: %v", got)
 	}
 }
