@@ -151,6 +151,7 @@ func (r *Record) upTo(o *object) {
 	o.yes("observed", r.Observed)
 	o.text("operation_id", r.OperationID)
 	o.text("outcome", r.Outcome)
+	o.text("person", r.Person)
 	o.text("policy_digest", r.PolicyDigest)
 	o.text("prev_sha256", r.PrevSHA256)
 	o.text("protocol_version", r.ProtocolVersion)

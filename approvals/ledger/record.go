@@ -81,7 +81,8 @@ type Record struct {
 	RequestID   string `json:"request_id"` // the JSON-RPC id as sent, quotes included
 
 	Actor           string `json:"actor"`
-	Auth            string `json:"auth"` // how the actor was established
+	Auth            string `json:"auth"`   // how the actor was established
+	Person          string `json:"person"` // of a decision: whom the configuration knows behind the actor
 	Session         string `json:"session"`
 	Workflow        string `json:"workflow"`
 	Server          string `json:"server"`

@@ -142,6 +142,7 @@ func (r *Record) checkTexts() error {
 		{"request_id", r.RequestID},
 		{"actor", r.Actor},
 		{"auth", r.Auth},
+		{"person", r.Person},
 		{"session", r.Session},
 		{"workflow", r.Workflow},
 		{"server", r.Server},

@@ -148,7 +148,7 @@ func tables(page io.Writer, r tally.Report) {
 	for _, t := range []struct {
 		what string
 		rows []tally.Row
-	}{{"tool", r.Tools}, {"actor", r.Actors}, {"hour of the day", r.Hours}, {"rule", r.Rules}} {
+	}{{"tool", r.Tools}, {"person", r.People}, {"hour of the day", r.Hours}, {"rule", r.Rules}} {
 		fmt.Fprintf(w, "\t\t\t\t\t\t\t\nby %s\t\t\t\t\t\t\t\n", t.what)
 		for _, one := range t.rows {
 			one.Name = "  " + or(redact.Visible(one.Name), "(none)")

@@ -24,7 +24,7 @@ func reported(t *testing.T) string {
 		t.Fatal(err)
 	}
 	review := []ledger.Rule{{ID: "tier:destructive", Effect: ledger.Review}}
-	decision := ledger.Record{Event: ledger.Decision, Actor: "ana@acme.test", Server: "desk", Tool: "cancel", Rules: review}
+	decision := ledger.Record{Event: ledger.Decision, Actor: "ana@acme.test", Person: "ana", Server: "desk", Tool: "cancel", Rules: review}
 	observed := decision
 	observed.OperationID, observed.Outcome, observed.Observed, observed.Routes = "1", ledger.Allow, true, []ledger.Route{{Name: "default", Quorum: 1}}
 	asked := decision
@@ -33,7 +33,7 @@ func reported(t *testing.T) string {
 	again.OperationID = "3"
 	hostile := decision
 	hostile.OperationID, hostile.Outcome, hostile.Reason = "4", ledger.Deny, "unknown_tool"
-	hostile.Server, hostile.Tool, hostile.Actor, hostile.Rules = "", ledger.Clean("\x1b[2Jrm\u202e_rf"), ledger.Clean("bot\nasked 99"), nil
+	hostile.Person, hostile.Server, hostile.Tool, hostile.Actor, hostile.Rules = "", "", ledger.Clean("\x1b[2Jrm\u202e_rf"), ledger.Clean("bot\nasked 99"), nil
 	for _, r := range []ledger.Record{
 		{Event: ledger.PolicyLoaded, PolicyDigest: "abc", Observe: &ledger.Observe{Upstreams: []string{"desk"}, Until: now.Add(time.Hour)}},
 		observed, asked, again, {Event: ledger.Attached, OperationID: "3", To: "2"}, hostile,
@@ -78,8 +78,8 @@ by tool
   desk/cancel                             3      0        1          0             1      1       0
   ⟦U+27E6⟧U+001B⟦U+27E7⟧[2Jrm⟦U+202E⟧_rf  1      0        0          0             0      0       1
 
-by actor
-  ana@acme.test                           3      0        1          0             1      1       0
+by person
+  ana                                     3      0        1          0             1      1       0
   bot⟦U+27E6⟧U+000A⟦U+27E7⟧asked 99       1      0        0          0             0      0       1
 
 by hour of the day

@@ -36,6 +36,9 @@ func TestAllowedCallPassesUnchangedAndIsRecorded(t *testing.T) {
 	}
 	for _, rec := range b.records() {
 		line, _ := json.Marshal(rec)
+		if rec.Event == ledger.Decision && (rec.Actor != ana.ID || rec.Person != "ana") {
+			t.Errorf("who asked: %s", line)
+		}
 		if strings.Contains(string(line), "9007199254740993") {
 			t.Errorf("an argument is on the ledger: %s", line)
 		}

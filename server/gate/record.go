@@ -65,6 +65,7 @@ func (k *call) decision(outcome, reason string) ledger.Record {
 	if k.cat != nil {
 		r.ManifestDigest, r.ToolDigest = k.cat.manifest.Hex(), k.tool.Digest.Hex()
 	}
+	r.Person = ledger.Clean(k.st.Roster.ByActor(k.c.Actor.ID))
 	r.ArgsDigest = k.g.argsDigest(k.c)
 	r.Labels = provenance.Names(k.labels)
 	return r

@@ -84,6 +84,7 @@ type Tally struct {
 
 	total    Counts
 	tools    map[string]*Counts
+	people   map[string]*Counts // an actor behind whom nobody is known, under its own name
 	actors   map[string]*Counts
 	hours    [24]Counts
 	peaks    map[time.Time]int // questions in each hour of the calendar
@@ -102,7 +103,7 @@ type Tally struct {
 func New(span Span, zone *time.Location) *Tally {
 	return &Tally{
 		span: span, zone: zone,
-		tools: map[string]*Counts{}, actors: map[string]*Counts{}, peaks: map[time.Time]int{},
+		tools: map[string]*Counts{}, people: map[string]*Counts{}, actors: map[string]*Counts{}, peaks: map[time.Time]int{},
 		rules: map[string]*Counts{}, routes: map[string]*Counts{}, reasons: map[string]*Reason{},
 		policies: map[string]bool{}, open: map[string]ledger.Record{},
 	}
@@ -186,7 +187,7 @@ func (t *Tally) decided(r ledger.Record) {
 	case r.Outcome == ledger.Review:
 		t.count(r, asked, 1)
 		t.open[r.OperationID] = ledger.Record{
-			OperationID: r.OperationID, Time: r.Time, Actor: r.Actor, Server: r.Server, Tool: r.Tool, Rules: r.Rules, Routes: r.Routes,
+			OperationID: r.OperationID, Time: r.Time, Actor: r.Actor, Person: r.Person, Server: r.Server, Tool: r.Tool, Rules: r.Rules, Routes: r.Routes,
 		}
 	case r.Observed && r.Reason != "":
 		t.count(r, wouldRefuse, 1)
@@ -221,7 +222,7 @@ func (t *Tally) because(reason string, observed bool) {
 
 func (t *Tally) count(r ledger.Record, k kind, n int) {
 	at := r.Time.In(t.zone)
-	all := []*Counts{&t.total, of(t.tools, toolName(r)), of(t.actors, r.Actor), &t.hours[at.Hour()]}
+	all := []*Counts{&t.total, of(t.tools, toolName(r)), of(t.people, cmp.Or(r.Person, r.Actor)), of(t.actors, r.Actor), &t.hours[at.Hour()]}
 	for _, rule := range r.Rules {
 		all = append(all, of(t.rules, rule.ID))
 	}
@@ -262,6 +263,7 @@ type Report struct {
 	Zone     string    `json:"zone"`
 	Total    Counts    `json:"total"`
 	Tools    []Row     `json:"tools"`  // most questions first
+	People   []Row     `json:"people"` // the same; an actor where nobody is known behind it
 	Actors   []Row     `json:"actors"` // the same
 	Hours    []Row     `json:"hours"`  // of the day, those in which anything was called
 	Rules    []Row     `json:"rules"`  // the reasons that carried the decisions
@@ -282,7 +284,7 @@ type Peak struct {
 func (t *Tally) Report() Report {
 	r := Report{
 		First: t.first, Last: t.last, Zone: t.zone.String(), Total: t.total,
-		Tools: rows(t.tools), Actors: rows(t.actors), Hours: []Row{}, Rules: rows(t.rules), Routes: rows(t.routes),
+		Tools: rows(t.tools), People: rows(t.people), Actors: rows(t.actors), Hours: []Row{}, Rules: rows(t.rules), Routes: rows(t.routes),
 		Reasons: []Reason{}, Policies: []string{}, Watches: append([]Watch{}, t.watches...),
 	}
 	for h, c := range t.hours {

@@ -140,3 +140,22 @@ func TestSpanAndZone(t *testing.T) {
 		t.Errorf("%+v", empty)
 	}
 }
+
+// A person with several names counts once, with all their calls; an actor behind
+// whom nobody is known counts as itself.
+func TestPeople(t *testing.T) {
+	s := New(Span{}, time.UTC)
+	for _, r := range []ledger.Record{
+		{Actor: "ana@acme.test", Person: "ana"}, {Actor: "ana-bot", Person: "ana"}, {Actor: "cron"},
+	} {
+		r.Event, r.Outcome, r.Time = ledger.Decision, ledger.Allow, time.Unix(0, 0)
+		s.Add(r)
+	}
+	got := s.Report()
+	if diff := cmp.Diff([]Row{{"ana", Counts{Allowed: 2}}, {"cron", Counts{Allowed: 1}}}, got.People); diff != "" {
+		t.Error(diff)
+	}
+	if len(got.Actors) != 3 {
+		t.Errorf("actors: %v", got.Actors)
+	}
+}
