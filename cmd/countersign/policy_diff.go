@@ -25,7 +25,7 @@ type policyDiffCmd struct {
 // Help says what is compared, and lists the exit codes.
 func (policyDiffCmd) Help() string {
 	return "Judges the cases of both files and the calls given under both policies, and prints only what comes out differently: " +
-		"calls, tools that are listed differently, routes that differ. What no case and no call meets is not seen. " +
+		"calls, tools that are listed differently, routes that differ. What no case and no call meets is not seen, nor are limits, masks, titles, observe and trusted labelers. " +
 		"Exit code: 0 nothing differs, 1 something does, 2 they could not be compared, 4 usage."
 }
 
@@ -128,7 +128,7 @@ func printDifference(out io.Writer, d policy.Difference) error {
 		became(w, r.Key, r.Old, r.New)
 	}
 	if d.Same() {
-		fmt.Fprintf(w, "Nothing differs for %d calls.\n", d.Judged)
+		fmt.Fprintf(w, "Nothing differs for %d calls. Limits, masks, titles, observe and trusted labelers are not compared.\n", d.Judged)
 	}
 	if err := w.Flush(); err != nil { // into memory it can't fail
 		return err
