@@ -3,6 +3,8 @@ package daemon
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"slices"
@@ -125,7 +127,11 @@ func lookAtPins(ctx context.Context, p *patient) []Finding {
 		read, err := pins.Load(path)
 		if err != nil {
 			p.pinned = Fail
-			return failures("write it with: countersign policy pin", err)
+			todo := "put the file right first; until then no gate starts with it or reloads"
+			if errors.Is(err, fs.ErrNotExist) {
+				todo = "write it with: countersign policy pin"
+			}
+			return failures(todo, err)
 		}
 		file = read
 		found = append(found, private("the pins", path, false)...)

@@ -151,8 +151,11 @@ func (d *Daemon) exchange(ctx context.Context, next *rules, fleet map[string]*sh
 // reject tells of a reload that changed nothing, wherever somebody may look.
 func (d *Daemon) reject(err error, next *rules, restart []string) {
 	d.metrics.reloads.WithLabelValues(reloadRejected).Inc()
-	d.log.Error("the reload was refused, and everything stays as it was; put it right and send SIGHUP again",
-		"error", err, "needs_a_restart", strings.Join(restart, ", "))
+	told := []any{"error", err}
+	if len(restart) > 0 {
+		told = append(told, "needs_a_restart", strings.Join(restart, ", "))
+	}
+	d.log.Error("the reload was refused, and everything stays as it was; put it right and send SIGHUP again", told...)
 	part := rejectedConfig
 	if r := (*rejected)(nil); errors.As(err, &r) {
 		part = r.part
