@@ -25,7 +25,7 @@ type policyDiffCmd struct {
 // Help says what is compared, and lists the exit codes.
 func (policyDiffCmd) Help() string {
 	return "Judges the cases of both files and the calls given under both policies, and prints only what comes out differently: " +
-		"calls, tools that are listed differently, routes that differ. What no case and no call meets is not seen, nor are limits, masks, titles, observe and trusted labelers. " +
+		"calls, tools that are listed differently, routes and other settings that differ. A rule that no case and no call meets is not seen. " +
 		"Exit code: 0 nothing differs, 1 something does, 2 they could not be compared, 4 usage."
 }
 
@@ -127,8 +127,14 @@ func printDifference(out io.Writer, d policy.Difference) error {
 		}
 		became(w, r.Key, r.Old, r.New)
 	}
+	if len(d.Settings) > 0 {
+		fmt.Fprintln(w, "settings:")
+	}
+	for _, s := range d.Settings {
+		became(w, redact.Visible(s.Key), s.Old, s.New)
+	}
 	if d.Same() {
-		fmt.Fprintf(w, "Nothing differs for %d calls. Limits, masks, titles, observe and trusted labelers are not compared.\n", d.Judged)
+		fmt.Fprintf(w, "Nothing differs for %d calls.\n", d.Judged)
 	}
 	if err := w.Flush(); err != nil { // into memory it can't fail
 		return err

@@ -64,10 +64,12 @@ type Difference struct {
 	Calls  []CallChange  `json:"calls"`
 	Tools  []ToolChange  `json:"tools"`
 	Routes []RouteChange `json:"routes"`
+
+	Settings []SettingChange `json:"settings"` // everything else that matters
 }
 
 // Same tells whether there is none.
-func (d *Difference) Same() bool { return len(d.Calls)+len(d.Tools)+len(d.Routes) == 0 }
+func (d *Difference) Same() bool { return len(d.Calls)+len(d.Tools)+len(d.Routes)+len(d.Settings) == 0 }
 
 // Compare judges the cases of both policies, whose roles and labels are taken as
 // given, and the calls, whose actors get the roles of each policy. Both policies are
@@ -88,6 +90,7 @@ func Compare(before, after *Set, calls []Named) Difference {
 	}
 	d.tools(before, after)
 	d.routes(before, after)
+	d.Settings = compareSettings(before, after)
 	return d
 }
 

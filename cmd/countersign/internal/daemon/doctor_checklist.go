@@ -37,7 +37,7 @@ func identitiesPinned(p *patient) Finding {
 	const what = "identities are pinned: "
 	switch {
 	case p.cfg.PinsPath() == "" || p.cfg.Pins.FirstUse:
-		return warn("run countersign policy pin and set pins.file", what+"as first seen, which nobody has agreed on")
+		return warn("set pins.file, then run countersign policy pin", what+"as first seen, which nobody has agreed on")
 	case p.NoStart:
 		return warn("leave --no-start out", what+"in a file that was not compared with the servers")
 	case p.pinned != Fine:

@@ -21,7 +21,7 @@ func lookAtRoutes(ctx context.Context, p *patient) []Finding {
 	app, id, err := p.slack(ctx)
 	switch {
 	case err != nil:
-		found = append(found, fail("put slack.bot_token and slack.api_url right", "Slack does not know us: %v", err))
+		found = append(found, fail("see that slack.api_url can be reached from here and that slack.bot_token is right", "Slack does not say who we are: %v", err))
 	case app != nil:
 		defer app.Close()
 		found = append(found, fine("Slack knows us: app %s in workspace %s", id.AppID, id.TeamID))

@@ -226,7 +226,7 @@ func TestDoctorFinds(t *testing.T) {
 		"nobody who can click":   {func(c *clinic) { c.Policy = strings.Replace(c.Policy, `[olga, "slack-group:S0OPS"]`, "[ana]", 1) }, "routes", Fail, "0 people can answer in Slack, and it takes 1"},
 		"one without a slack id": {func(c *clinic) { c.Policy = strings.Replace(c.Policy, `[olga, "slack-group:S0OPS"]`, "[olga, ana]", 1) }, "routes", Warn, "ana has no slack id"},
 		"a guest":                {func(c *clinic) { c.slack.AddUser(slacktest.User{ID: "U0OLGA", Restricted: true}) }, "routes", Warn, "clicks of olga are refused: guest"},
-		"a token of nobody":      {func(*clinic) {}, "routes", Fail, "Slack does not know us"},
+		"a token of nobody":      {func(*clinic) {}, "routes", Fail, "Slack does not say who we are"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

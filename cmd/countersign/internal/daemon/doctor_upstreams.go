@@ -137,7 +137,7 @@ func lookAtPins(ctx context.Context, p *patient) []Finding {
 		found = append(found, private("the pins", path, false)...)
 	}
 	if first {
-		found = append(found, warn("run countersign policy pin and set pins.file", "tool definitions are pinned as first seen: nobody has agreed on them"))
+		found = append(found, warn("set pins.file, then run countersign policy pin", "tool definitions are pinned as first seen: nobody has agreed on them"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.servers)) {
 		runtime, err := p.runtimePins(ctx, name)
@@ -184,13 +184,17 @@ func (l *looked) compare(server string, file *pins.File, runtime approvals.Pins,
 		found = append(found, fail("see whether a key is gone from keys.previous, or somebody else writes to this Redis",
 			"%s: pins that do not open: %s", server, listed(runtime.Forged)))
 	}
+	look := "look at the change: countersign policy pin --diff"
+	if file == nil {
+		look = "to be shown the change and asked, give the policy a route named definitions; to agree to all that is listed now, set pins.file, then run countersign policy pin"
+	}
 	if len(changed) > 0 {
-		found = append(found, fail("look at the change: countersign policy pin --diff", "%s: not what was agreed on, so held: %s", server, listed(changed)))
+		found = append(found, fail(look, "%s: not what was agreed on, so held: %s", server, listed(changed)))
 	}
 	if len(unknown) > 0 && first {
 		found = append(found, fine("%s: to be pinned when first seen: %s", server, listed(unknown)))
 	} else if len(unknown) > 0 {
-		found = append(found, warn("look at them: countersign policy pin --diff", "%s: not pinned, so held: %s", server, listed(unknown)))
+		found = append(found, warn(look, "%s: not pinned, so held: %s", server, listed(unknown)))
 	}
 	if len(unknown) == len(l.tools) {
 		return found

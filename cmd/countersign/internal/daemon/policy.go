@@ -88,7 +88,7 @@ func checkApprovers(r approvals.Route, roster *approvals.Roster, cfg *config.Con
 		return fmt.Errorf("route %s: its approvers are a Slack group, and slack is not configured", r.Name)
 	}
 	if n := people(r.Approvers, roster); !fromSlack && n < r.Quorum {
-		return fmt.Errorf("route %s: quorum is %d, and its approvers are %d different people at most", r.Name, r.Quorum, n)
+		return fmt.Errorf("route %s: quorum is %d, but no more than %d of its approvers can be different people", r.Name, r.Quorum, n)
 	}
 	return nil
 }
