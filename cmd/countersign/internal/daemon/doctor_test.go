@@ -468,6 +468,13 @@ func TestDoctorComparesPins(t *testing.T) {
 			t.Errorf("%s: %+v", name, found)
 		}
 	}
+	// Without a file there is nothing that policy pin --diff could compare with.
+	changed := &looked{identity: id, tools: []pins.Tool{tool("c", "2")}}
+	for advice, of := range map[string]*pins.File{"policy pin --diff": file, "a route named definitions": nil} {
+		if found := changed.compare("judge", of, pinned("c", "1", action.Digest{}), true); !strings.Contains(found[0].Do, advice) {
+			t.Errorf("advice: %+v, want %q", found, advice)
+		}
+	}
 }
 
 // The ledger's records are followed from decision to result, over files.

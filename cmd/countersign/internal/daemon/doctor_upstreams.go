@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"slices"
@@ -120,7 +119,7 @@ func (p *patient) covered(server string, names []string) []Finding {
 
 // lookAtPins compares what the upstreams list with what was agreed on.
 func lookAtPins(ctx context.Context, p *patient) []Finding {
-	file := &pins.File{}
+	var file *pins.File // nil: none is configured
 	first := p.cfg.Pins.FirstUse || p.cfg.PinsPath() == ""
 	var found []Finding
 	if path := p.cfg.PinsPath(); path != "" {
@@ -128,7 +127,7 @@ func lookAtPins(ctx context.Context, p *patient) []Finding {
 		if err != nil {
 			p.pinned = Fail
 			todo := "put the file right first; until then no gate starts with it or reloads"
-			if errors.Is(err, fs.ErrNotExist) {
+			if errors.Is(err, pins.ErrNoFile) {
 				todo = "write it with: countersign policy pin"
 			}
 			return failures(todo, err)
